@@ -33,7 +33,7 @@ func checkParts(t *testing.T, page, test string, parts ...string) {
 		if m[2] != test {
 			return old
 		}
-		if found++; found > len(parts) || parts[found-1] == "" {
+		if found++; found > len(parts) {
 			return old
 		}
 		return m[1] + parts[found-1] + m[3]
@@ -53,6 +53,7 @@ func checkParts(t *testing.T, page, test string, parts ...string) {
 
 func TestPackagesPage(t *testing.T) {
 	t.Parallel()
+	const page = "docs/packages.md"
 	_, pkgs := read(t)
 	var product, outside []string
 	for _, path := range slices.Sorted(maps.Keys(pkgs)) {
@@ -62,14 +63,25 @@ func TestPackagesPage(t *testing.T) {
 			product = append(product, path)
 		}
 	}
-	checkParts(t, "docs/architecture.md", "TestPackagesPage", packageTable(pkgs, product), packageTable(pkgs, outside))
+	if len(outside) == 0 {
+		t.Skip("a copy without the lab")
+	}
+	want := "<!-- Generated: UPDATE=1 go test -run TestPackagesPage . -->\n\n# Packages\n\n" +
+		"For people who change Headroom: each package, and the first sentence of its comment. [architecture.md](architecture.md#the-packages)\n" +
+		"has the layers and their rules.\n\n" + packageTable(pkgs, product) +
+		"\n## The lab\n\nA module of its own, which the product never imports.\n\n" + packageTable(pkgs, outside)
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile(page, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(page); err != nil || string(got) != want {
+		t.Errorf("%s is not fresh (%v): UPDATE=1 go test -run TestPackagesPage .", page, err)
+	}
 }
 
-// packageTable has a row for each package: its path and the first sentence of its comment. It is empty without packages.
+// packageTable has a row for each package: its path and the first sentence of its comment.
 func packageTable(pkgs map[string]*pkg, paths []string) string {
-	if len(paths) == 0 {
-		return "" // a copy without the lab
-	}
 	var b strings.Builder
 	b.WriteString("| package | what it is |\n| --- | --- |\n")
 	for _, path := range paths {
@@ -148,18 +160,19 @@ func TestPromiseTable(t *testing.T) {
 }
 
 // wordsMost bounds the words that people write and read in docs: without manual pages,
-// records of decisions, the pages and parts that programs write.
-const wordsMost = 99000
+// records of decisions, and the pages and parts that programs write.
+const wordsMost = 47400
 
 func TestDocsWords(t *testing.T) {
 	t.Parallel()
+	written := regexp.MustCompile(`(?s)<!-- (?:UPDATE=1|(?:\w+: )?generated)[^\n]* -->\n.*?<!-- end -->\n`) // by programs
 	counts, all := map[string]int{}, 0
 	for f, text := range markdown(t) {
 		page, below := strings.CutPrefix(f, "docs/")
 		if !below || strings.HasPrefix(page, "adr/") || page == "api.md" || strings.HasPrefix(text, "<!-- Generated") {
 			continue
 		}
-		counts[f] = len(strings.Fields(generatedPart().ReplaceAllString(text, "")))
+		counts[f] = len(strings.Fields(written.ReplaceAllString(text, "")))
 		all += counts[f]
 	}
 	if all > wordsMost {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"headroom/internal/testkit"
 )
 
 func (c *cluster) add(g *Group, id string) error {
@@ -307,7 +309,7 @@ func (c *cluster) readers() map[uint64][]string {
 // lost, two servers never answer reads in one term, and the group is whole again
 // once it is left alone.
 func TestMembershipUnderFaults(t *testing.T) {
-	for seed := range uint64(12) {
+	for seed := range uint64(testkit.Sweep(12)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(t *testing.T) { membershipUnderFaults(t, rand.New(rand.NewPCG(seed, 1))) })
 		})

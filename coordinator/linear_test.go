@@ -24,6 +24,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/rpc"
+	"headroom/internal/testkit"
 	"headroom/lease"
 	"headroom/units"
 )
@@ -413,7 +414,7 @@ const thorough = 10 * time.Second
 // A history that fails is run alone by its number: -run TestLinearizable/3.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(*linearSeeds) {
+	for seed := range uint64(testkit.Sweep(*linearSeeds)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			ops := record(t, seed)

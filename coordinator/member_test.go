@@ -24,6 +24,7 @@ import (
 	"headroom/coordinator/members"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/internal/testkit"
 	"headroom/ledger"
 	"headroom/units"
 )
@@ -304,7 +305,7 @@ func TestChangeIsFinishedByTheNextLeader(t *testing.T) {
 // budget.
 func TestMembershipThroughFaults(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(5) {
+	for seed := range uint64(testkit.Sweep(5)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(t *testing.T) { membershipThroughFaults(t, rand.New(rand.NewPCG(seed, 2))) })
 		})

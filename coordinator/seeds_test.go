@@ -21,6 +21,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/coordinator/leading"
 	"headroom/internal/rpc"
+	"headroom/internal/testkit"
 	"headroom/lease"
 	"headroom/ledger"
 	"headroom/units"
@@ -31,7 +32,7 @@ var clusterSeeds = flag.Int("seeds", 6, "how many random histories of a cluster 
 // A history that fails is run alone by its number: -run TestClusterSeeds/17.
 func TestClusterSeeds(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(*clusterSeeds) {
+	for seed := range uint64(testkit.Sweep(*clusterSeeds)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(t *testing.T) { newHistory(t, seed).run() })
 		})

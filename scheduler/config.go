@@ -149,7 +149,7 @@ speculation:
 scaling:
   policy: learned                     # learned; off: every job may use as many slots as it has tasks
 
-# Quality profiles, one file NAME.json for each, as "powerlab profile --out NAME.json" writes them; read again when
+# Quality profiles, one file NAME.json for each, as "scheduler profile --out NAME.json" writes them; read again when
 # they change. A job that asks for an accuracy (quality: 90% in its file, -Dheadroom.quality=90% in Hadoop) does as many
 # of its map tasks as its profile (profile: NAME, -Dheadroom.profile=NAME; otherwise the one of the job's name) says that
 # the worst run needs. Where none can be used the job does all of them, and scheduler job show tells why.

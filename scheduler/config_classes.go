@@ -216,7 +216,7 @@ func (c *Config) checkAuto(bad func(key, hint, format string, args ...any) error
 	bounded := k.Latency != Latency{}
 	switch {
 	case k.Theta == auto && k.Profile == "":
-		return bad(".theta", "add profile: NAME; measure one with powerlab profile", "theta auto of class %s without a profile", k.Name)
+		return bad(".theta", "add profile: NAME; measure one with scheduler profile", "theta auto of class %s without a profile", k.Name)
 	case k.Theta == auto && c.Profiles == "":
 		return bad(".theta", "the usual folder is profiles: /etc/headroom/profiles", "theta auto of class %s needs profiles", k.Name)
 	case k.Theta == auto && k.MaxError == "":

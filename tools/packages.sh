@@ -1,15 +1,18 @@
 #!/bin/sh
 # Names the project's packages: sh tools/packages.sh all|race|plain|whole.
 #
-# all: every package, as a folder. race: those with concurrency of their own, in code or
-# tests: a go statement, a WaitGroup's or errgroup's Go, or anything of sync. They run with
-# the race detector. plain: the rest, and the studies, models and texts whose only goroutines
-# are pools that other packages run with the race detector, which makes these ten times
-# slower. whole: tests of whole machines and clusters, which are in neither.
+# all: every package, as a folder. race: those of the product with concurrency of their own, in
+# code or tests (a go statement, a WaitGroup's or errgroup's Go, or anything of sync), and the
+# emulated machines; they run with the race detector. plain: the rest, which it would make five to ten
+# times slower and which has no concurrency but pools; and the sweeps, whose packages run a part of
+# their seeds with the race detector (testkit.Sweep). whole: tests of whole machines and clusters,
+# which are in neither.
 set -eu
 cd "$(dirname "$0")/.."
 whole='^lab/test/(e2e|vm|nspawn|bmc|netns|hadoop|spark|faults|walk)(/|$)'
-pools='^(\.|jobs/deflation|jobs/queueing|lab/papers/.*|lab/studies|lab/arbitration|deploy/.*|internal/vet)$'
+raced='^(agent|consensus|coordinator|gossip|internal|ipmi|scheduler|systemd|thermal|lab/emulator)(/|$)'
+plain='^internal/vet$'
+sweeps='^(consensus|coordinator|gossip)$'
 
 # Folders that hold Go files, as ./... finds them, but the project's own only.
 list=$(sh tools/files.sh)
@@ -22,10 +25,10 @@ for folder in $folders; do
 	kind=plain
 	if echo "$folder" | grep -qE "$whole"; then
 		kind=whole
-	elif echo "$folder" | grep -qE "$pools"; then
-		kind=plain
-	elif grep -qsE '\bgo (func\b|[a-z][A-Za-z.]*\()|\.Go\(|\bsync\.|\batomic\.' "$folder"/*.go; then
+	elif echo "$folder" | grep -qE "$raced" && ! echo "$folder" | grep -qE "$plain" &&
+		grep -qsE '\bgo (func\b|[a-z][A-Za-z.]*\()|\.Go\(|\bsync\.|\batomic\.' "$folder"/*.go; then
 		kind=race
+		if [ "$1" = plain ] && echo "$folder" | grep -qE "$sweeps"; then kind=plain; fi
 	fi
 	case $1 in all | "$kind") [ "$folder" = . ] && echo . || echo "./$folder" ;; esac
 done

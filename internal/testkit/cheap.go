@@ -1,9 +1,12 @@
 package testkit
 
 import (
+	"runtime"
 	"runtime/metrics"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Bounds of what one foreign input may cost its parser.
@@ -16,24 +19,28 @@ const (
 	cheapHeap = 300 << 20
 )
 
-// Cheap runs parse and fails when an input of at most CheapInput bytes takes more than a
-// second or 300 MB. Longer inputs are skipped. Time is looked at again when it was too
-// long: the machine may have been busy.
+// Cheap runs parse and fails when an input of at most 64 KiB takes more than a second of a
+// processor's time or 300 MB. Longer inputs are skipped. Other load on the machine does not count.
 func Cheap(tb testing.TB, size int, parse func()) {
 	tb.Helper()
 	if size > cheapInput {
 		tb.Skip("longer than the bounds are for")
 	}
 	took, heap := measured(parse)
-	if took > cheapTime {
-		took, heap = measured(parse)
-	}
 	if took > cheapTime || heap > cheapHeap {
 		tb.Fatalf("an input of %d bytes takes %v and %d MB", size, took, heap>>20)
 	}
 }
 
-// measured runs parse and samples the heap meanwhile.
+// threadTime is the processor time of this thread.
+func threadTime() time.Duration {
+	var use unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_THREAD, &use) // it fails on bad arguments only
+	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
+}
+
+// measured runs parse on a thread of its own and samples the heap meanwhile; took is the thread's
+// processor time.
 func measured(parse func()) (took time.Duration, heap uint64) {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	most := func() {
@@ -42,10 +49,13 @@ func measured(parse func()) (took time.Duration, heap uint64) {
 	}
 	most()
 	before := heap
-	began, done := time.Now(), make(chan struct{})
+	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		runtime.LockOSThread() // it ends with the goroutine
+		began := threadTime()
 		parse()
+		took = threadTime() - began
 	}()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -55,7 +65,7 @@ func measured(parse func()) (took time.Duration, heap uint64) {
 			most()
 		case <-done:
 			most()
-			return time.Since(began), heap - before
+			return took, heap - before
 		}
 	}
 }

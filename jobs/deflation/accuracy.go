@@ -17,7 +17,7 @@ type Loss struct{ Drop, Error float64 }
 // error is a *ProblemError.
 func ProfileOf(name string, table []Loss) (*quality.Profile, []string, error) {
 	if len(table) == 0 {
-		return nil, nil, bad("profile", "is empty; measure one with `powerlab profile`, or give rows with drop and error")
+		return nil, nil, bad("profile", "is empty; measure one with `scheduler profile`, or give rows with drop and error")
 	}
 	p := quality.Profile{Name: name, Engine: "table"}
 	for i, row := range table {

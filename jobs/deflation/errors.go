@@ -9,7 +9,7 @@ import (
 var ErrProblem = errors.New("deflation: bad problem")
 
 // problemError is a value of a problem that cannot be meant, with its place as in the
-// input of `powerlab deflate`: "classes[1].error_max", counted from 0.
+// input of `powerlab solve deflate`: "classes[1].error_max", counted from 0.
 type problemError struct {
 	Place   string
 	Problem string

@@ -142,7 +142,7 @@ func (c *Class) check(place string) error {
 	case !(c.ErrorMax >= 0 && c.ErrorMax <= 1):
 		return bad(place+".error_max", "is %v; an error is from 0 to 1", c.ErrorMax)
 	case c.ErrorMax > 0 && (c.Profile == nil || len(c.Profile.Points) == 0):
-		return bad(place+".profile", "is empty, so the cost of dropping is unknown: measure it with `powerlab profile`, or omit error_max")
+		return bad(place+".profile", "is empty, so the cost of dropping is unknown: measure it with `scheduler profile`, or omit error_max")
 	case !(c.Weight > 0 && c.Weight < math.MaxInt32):
 		return bad(place+".weight", "is %v; it must be above 0", c.Weight)
 	case !(c.MeanMax >= 0 && c.MeanMax < math.MaxInt32):

@@ -9,7 +9,7 @@
 // warning names them. All tasks give accuracy 1. Values between the points are interpolated; the minimum fraction for
 // an accuracy is by the worst run, not by the mean.
 //
-// The package runs nothing and reads no file: `powerlab profile` does.
+// The package runs nothing and reads no file: `scheduler profile` does.
 //
 //headroom:apply
 package quality

@@ -3,7 +3,7 @@ package queueing
 import "fmt"
 
 // inputError is a number that is invalid, with its place as in the input of
-// `powerlab queue`: "services[1].A[3][2]", counted from 0.
+// `powerlab solve queue`: "services[1].A[3][2]", counted from 0.
 type inputError struct {
 	Place   string
 	Problem string

@@ -6,7 +6,7 @@ import (
 	"io"
 	"slices"
 
-	"headroom/lab/jsonfile"
+	"headroom/internal/jsonfile"
 	"headroom/units"
 )
 

@@ -147,6 +147,8 @@ func runEngine(ctx context.Context, opts options, out, progress io.Writer) (err 
 	if err := d.start(ctx, note); err != nil {
 		return err
 	}
+	revived := func(name string) { d.tracker.note(d.tracker.now(), eventRevived, name) }
+	l.fleet.revived.Store(&revived) // from now on a crash is survived
 	err = d.play(ctx)
 	if opts.keep && (err == nil || errors.Is(err, errBroken)) {
 		d.keep(ctx)
@@ -331,6 +333,8 @@ func (d *engineShow) keep(ctx context.Context) {
 		lines = append(lines, "  "+text)
 	}
 	_, _ = fmt.Fprintln(d.out, strings.Join(lines, "\n"))
+	again := func(name string) { _, _ = fmt.Fprintf(d.out, "%s exited and was started again\n", name) }
+	d.lab.fleet.revived.Store(&again)
 	select {
 	case <-ctx.Done():
 	case err := <-d.lab.fleet.ended:

@@ -19,6 +19,7 @@ const (
 	eventShares  = "shares moved"
 	eventDrops   = "tasks dropped"
 	eventJob     = "job submitted"
+	eventRevived = "program started again"
 )
 
 // act is one thing that the story on a real cluster does: at is its moment as a part of the

@@ -374,3 +374,26 @@ func TestSparkSaysWhatItDropped(t *testing.T) {
 		t.Error("of two runs one is claimed")
 	}
 }
+
+// A program of a run on a real cluster that is killed is started again, and one that the demo ends is not.
+func TestKilledProgramIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	f := aFleet(t, t.TempDir(), false)
+	again := make(chan string, 1)
+	revived := func(name string) { again <- name }
+	f.revived.Store(&revived)
+	p := testkit.Need(f.start("c1", "/bin/sh", "-c", "sleep 60; :"))(t)
+	p.Kill()
+	if name := <-again; name != "c1" {
+		t.Errorf("%s was started again", name)
+	}
+	f.stopAll(func(string) bool { return true })
+	testkit.Check(t, f.close())
+	select {
+	case name := <-again:
+		t.Errorf("%s was started again after the end", name)
+	case err := <-f.ended:
+		t.Error(err)
+	default:
+	}
+}

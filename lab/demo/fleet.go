@@ -22,6 +22,7 @@ const stopGrace = 6 * time.Second
 // interrupt of the terminal reaches only the demo.
 type program struct {
 	*cluster.Program
+	argv []string
 	// meant: we ended it, its end is no news.
 	meant atomic.Bool
 }
@@ -44,9 +45,18 @@ type fleet struct {
 	group *cluster.Group
 	ended chan error // a program that ended although nobody ended it
 
+	// revived is called with a program that was started again after it ended unexpectedly; nil where its end ends the demo.
+	revived atomic.Pointer[func(name string)]
+
 	mu       sync.Mutex
 	programs []*program
 }
+
+// revivals bounds how often programs are started again, after a pause each.
+const (
+	revivals    = 50
+	reviveAfter = 2 * time.Second
+)
 
 // newFleet makes a fleet; with detach (--keep) the programs outlive the demo.
 func newFleet(logs string, detach bool) (*fleet, error) {
@@ -67,7 +77,7 @@ func (f *fleet) start(name string, argv ...string) (*program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("demo: %w", err)
 	}
-	p := &program{Program: started}
+	p := &program{Program: started, argv: argv}
 	f.mu.Lock()
 	f.programs = append(f.programs, p)
 	f.mu.Unlock()
@@ -78,7 +88,7 @@ func (f *fleet) start(name string, argv ...string) (*program, error) {
 // await tells when the program's end was not meant.
 func (f *fleet) await(p *program) {
 	<-p.Done()
-	if p.meant.Load() {
+	if p.meant.Load() || f.revive(p) {
 		return
 	}
 	select {
@@ -89,6 +99,26 @@ func (f *fleet) await(p *program) {
 	}:
 	default:
 	}
+}
+
+// revive starts a program again that ended unexpectedly, as an init system does; false where that ends the demo.
+func (f *fleet) revive(p *program) bool {
+	revived := f.revived.Load()
+	f.mu.Lock()
+	many := len(f.programs) > revivals
+	f.mu.Unlock()
+	if revived == nil || many {
+		return false
+	}
+	time.Sleep(reviveAfter)
+	if p.meant.Load() { // the demo is over
+		return true
+	}
+	if _, err := f.start(p.Name, p.argv...); err != nil {
+		return false
+	}
+	(*revived)(p.Name)
+	return true
 }
 
 // lastLine is the end of a log, for whoever has to find out what happened.

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/internal/cli"
-	"headroom/lab/jsonfile"
+	"headroom/internal/jsonfile"
 )
 
 // NewCommand is `powerlab dispatch`.

@@ -5,7 +5,7 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // Verdict is the result of comparing a claim's values with its aims.
@@ -56,8 +56,8 @@ func Judge(s *Spec, records []Record) (all []Judged) {
 // judge judges the values of one of so many claims, which needs so many pairs at least.
 func (c *Claim) judge(values []float64, least, claims int) Judged {
 	j := Judged{Claim: c.ID, What: c.What, Unit: c.Unit, Pairs: len(values), Verdict: Few}
-	confidence := 1 - (1-papers.Confidence)/float64(claims)
-	s := papers.Within(values, confidence)
+	confidence := 1 - (1-report.Confidence)/float64(claims)
+	s := report.Within(values, confidence)
 	if s.Known {
 		j.Got = &s.Mean
 	}
@@ -106,7 +106,7 @@ func (c *Claim) every(j Judged, values []float64, least int) Judged {
 	return j
 }
 
-func (a Aim) holds(s papers.Stat) bool {
+func (a Aim) holds(s report.Stat) bool {
 	return a.Mean.has(s.Mean, s.Mean) && a.Bounds.has(s.Low, s.High)
 }
 
@@ -116,7 +116,7 @@ const pairsMost = 40
 // more is how many further values make the bounds of the mean narrower than room, if they spread as the
 // present ones do.
 func more(values []float64, room, confidence float64) int {
-	s := papers.Within(values, confidence)
+	s := report.Within(values, confidence)
 	n := float64(len(values))
 	spread := (s.High - s.Low) / 2 * math.Sqrt(n) / quantile(n-1, confidence)
 	for k := len(values) + 1; k <= pairsMost; k++ {

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"headroom/internal/cli"
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // Listed is a spec with the number of its finished runs.
@@ -93,7 +93,7 @@ func Markdown(w io.Writer, dir string, specs []*Spec) error {
 	if err != nil {
 		return err
 	}
-	return papers.WriteMarkdown(w, append([][]string{{"spec", "claim", "quantity", "got", "bounds", "pairs", "verdict"}}, rows(all)...))
+	return report.Markdown(w, append([][]string{{"spec", "claim", "quantity", "got", "bounds", "pairs", "verdict"}}, rows(all)...))
 }
 
 // short is the error of claims that fall short.

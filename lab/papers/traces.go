@@ -5,28 +5,24 @@ import (
 	"io/fs"
 	"slices"
 
-	"github.com/spf13/pflag"
-
 	"headroom/internal/cli"
 	"headroom/lab/traces"
 )
 
-// Traces are the published traces on which a study runs where --traces names their folder.
-type Traces struct{ dir string }
+// Traces are the published traces of the folder of --traces.
+type Traces struct{ Dir string }
 
-// Flag adds --traces.
-func (t *Traces) Flag(f *pflag.FlagSet) {
-	f.StringVar(&t.dir, "traces", "", "folder of published traces")
-}
-
-// Check refuses a folder that has none of the traces.
-func (t *Traces) Check(paper string) error {
-	if t.dir == "" {
+// checkTraces refuses a folder that has none of the traces, and a study that runs on none.
+func (s Study) checkTraces(o *Options) error {
+	if o.Traces.Dir == "" {
 		return nil
 	}
-	if err := traces.CheckDir(t.dir); err != nil {
+	if !s.Traces {
+		return cli.Usage("--traces: powerlab paper %s runs on no traces", s.Paper)
+	}
+	if err := traces.CheckDir(o.Traces.Dir); err != nil {
 		e := cli.Usage("--traces: %v", err)
-		e.Hint = "use a folder with one of the files listed by powerlab paper " + paper + " --help"
+		e.Hint = "use a folder with one of the files listed by powerlab paper " + s.Paper + " --help"
 		return e
 	}
 	return nil
@@ -51,12 +47,12 @@ func (t *Traces) Tasks(name string, most int) (jobs []traces.Job, why string, er
 
 // Read opens a trace, lets read go through it, and closes it. Where the trace is not there, why is the reason.
 func (t *Traces) Read(name string, read func(f *traces.File) error) (why string, err error) {
-	if t.dir == "" {
+	if t.Dir == "" {
 		return "needs the trace: name its folder with --traces", nil
 	}
-	f, err := traces.Open(t.dir, name)
+	f, err := traces.Open(t.Dir, name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return t.dir + " does not have it", nil
+		return t.Dir + " does not have it", nil
 	}
 	if err == nil {
 		err = errors.Join(read(f), f.Close())

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Runs all tests: the packages with the race detector, those without concurrency and the
-# simulation's sabotages without it, then, one after the other, those of whole machines
-# and clusters: systemd, a virtual machine, a BMC, the demonstration, servers and nodes in
-# networks of their own, the commands of the documents, Hadoop, Spark. Ends with the slowest
-# tests, the list of what this machine did not permit and go test's own closing lines; the
-# exit code is 0 only when nothing failed.
+# Runs all tests: the packages with the race detector; those without concurrency, and sweeps
+# again with all their seeds; then, in two lanes at once, those of whole machines and clusters:
+# Hadoop and Spark, and beside them systemd, a virtual machine, a BMC, the demonstration, servers
+# and nodes in networks of their own, and the commands of the documents. The plug-ins in Java are
+# built in the background. Ends with the slowest tests, the list of what this machine did not permit
+# and go test's own closing lines; the exit code is 0 only when nothing failed.
 #
 # A test that failed runs once more, alone, when at most three did: the machine may have
 # been busy. What then passes is listed as unsteady. A data race, a panic, a package that
@@ -37,16 +37,19 @@ export GOGC=300
 # The build cache then serves every folder that a copy of the project stands in.
 export GOFLAGS="${GOFLAGS-} -trimpath"
 
+# The go command, perhaps behind another.
+go=go
+
 # run LOG ARGUMENT... is go test: the whole output goes to LOG, what passed is not
 # shown. Returns go test's exit code.
 run() {
-	log=$1
+	into=$1
 	shift
 	{
-		go test -v "$@" 2>&1
-		echo $? >"$log.code"
-	} | tee "$log" | grep --line-buffered -vE '^=== |^ *--- PASS|^PASS$|no test files|\[rapid\] OK'
-	return "$(cat "$log.code")"
+		$go test -v "$@" 2>&1
+		echo $? >"$into.code"
+	} | tee "$into" | grep --line-buffered -vE '^=== |^ *--- PASS|^PASS$|no test files|\[rapid\] OK'
+	return "$(cat "$into.code")"
 }
 
 # broken LOG prints "PACKAGE TEST" for each outermost test that failed in LOG.
@@ -76,7 +79,7 @@ again() {
 	hopeless "$of" && return 1
 	broken "$of" >"$of.broken"
 	[ -s "$of.broken" ] && [ "$(wc -l <"$of.broken")" -le 3 ] || return 1
-	# Two hours are not there for a suite of forty minutes.
+	# The suite has a bound, and what failed early may fail again late.
 	[ $(($(date +%s) - began)) -lt 3600 ] || return 1
 	cp "$of" "$of.first"
 	while read -r package name; do
@@ -116,47 +119,62 @@ closing() {
 
 lap() { echo "   ($(($(date +%s) - began)) s since the start)"; }
 
-failed=0
+# stage NAME LOG PACKAGES ARGUMENT... runs a stage; what failed runs once more.
+stage() {
+	echo "== go test: $1"
+	log=$scratch/$2.log packages=$3
+	shift 3
+	# shellcheck disable=SC2086 # one word per package
+	run "$log" "$@" $packages || again "$log" "$@" || echo "$log" >>"$scratch/failed"
+	lap
+}
+
+# hooks builds the plug-ins and runs their own tests; other tests wait for their jars.
+hooks() {
+	sh hooks/build.sh bin >"$scratch/hooks.log" 2>&1
+	case $? in
+	0) ;;
+	3) echo "not run: the hooks: $(grep -m 1 . "$scratch/hooks.log")" >>"$scratch/install.log" ;;
+	*) echo 'FAIL	the hooks (make hooks)' | tee "$scratch/hooks.failed" >>"$scratch/failed" ;;
+	esac
+}
+
+# alone runs a command in a network of its own, where that is permitted, so that two lanes share no port.
+alone() {
+	if unshare -n true 2>/dev/null && command -v ip >/dev/null 2>&1; then
+		unshare -n sh -c 'ip link set lo up && exec "$@"' sh "$@"
+	else
+		"$@"
+	fi
+}
+
+# whole PATTERN prints the packages of whole machines and clusters that match.
+whole() { sh tools/packages.sh whole | grep -E "$1"; }
+
+# lane NAME runs one of the two lanes.
+lane() {
+	# Programs that people run have what they have in production.
+	unset GOGC
+	case $1 in
+	engines) stage 'Hadoop and Spark' engines "$(whole '/(hadoop|spark)$')" -count=1 -p 1 -timeout 25m ;;
+	machines) go="alone go" stage 'whole machines and clusters' machines "$(whole '/(bmc|e2e|faults|netns|nspawn|vm|walk)$')" -count=1 -p 1 -timeout 25m ;;
+	esac
+}
+
+hooks &
 # Tests that wait overlap: two processors would otherwise run two at a time.
-together=6
-packages=$(sh tools/packages.sh race) || exit 1
-echo "== go test $race (packages with concurrency)"
-# shellcheck disable=SC2086 # one word per package
-run "$scratch/unit.log" $race -parallel $together $packages || again "$scratch/unit.log" $race || failed=1
-lap
+# shellcheck disable=SC2086 # $race is empty or one word
+stage "with concurrency ($race)" unit "$(sh tools/packages.sh race)" $race -parallel 6
+stage 'without concurrency, and sweeps' models "$(sh tools/packages.sh plain)" -count=1
+wait
+grep -h . "$scratch/hooks.failed" 2>/dev/null && cat "$scratch/hooks.log"
+lane engines &
+lane machines
+wait
+failed=0
+[ ! -s "$scratch/failed" ] || failed=1
 
-models=$(sh tools/packages.sh plain) || exit 1
-echo "== go test (packages without, studies, models, texts)"
-# shellcheck disable=SC2086 # one word per package
-run "$scratch/models.log" -count=1 $models || again "$scratch/models.log" || failed=1
-lap
-
-echo "== go test (what takes too long with the race detector)"
-run "$scratch/plain.log" -count=1 -run 'Sabotage|BreakAll|EditsFit' ./lab/simulation || again "$scratch/plain.log" || failed=1
-lap
-
-echo "== make hooks (the plug-ins for Hadoop and Spark, and their own tests)"
-sh hooks/build.sh bin >"$scratch/hooks.log" 2>&1
-case $? in
-0) echo 'ok' ;;
-3) echo "not run: the hooks: $(grep -m 1 . "$scratch/hooks.log")" | tee -a "$scratch/install.log" ;;
-*)
-	cat "$scratch/hooks.log"
-	echo 'FAIL	the hooks (make hooks)' | tee "$scratch/hooks.failed"
-	failed=1
-	;;
-esac
-lap
-
-# Programs that people run have what they have in production.
-unset GOGC
-machines=$(sh tools/packages.sh whole) || exit 1
-echo "== go test -p 1 (whole machines and clusters)"
-# shellcheck disable=SC2086 # one word per package
-run "$scratch/e2e.log" -count=1 -p 1 -timeout 25m $machines || again "$scratch/e2e.log" -p 1 || failed=1
-lap
-
-logs="$scratch/unit.log $scratch/models.log $scratch/plain.log $scratch/e2e.log"
+logs="$scratch/unit.log $scratch/models.log $scratch/engines.log $scratch/machines.log"
 # shellcheck disable=SC2086 # one word per log
 {
 	skipped $logs >"$scratch/skipped"

@@ -8,6 +8,7 @@
 // those of SWIM: a line per job, with its name, its arrival, the gap to the job before it, and the
 // bytes that its maps read, its shuffle moves and its reducers write. Volume.Tasks and Volume.Work
 // convert them to map tasks. A folder has a fixed layout: Open opens one of its traces.
+// lab/docs/traces.md names the public source and the checksum of each.
 //
 // Guarantees: a reader holds one line at a time; lines, tasks and jobs are bounded. It stops at the
 // first error, and no input makes it panic. A job is valid until the next one is read.

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -111,6 +112,17 @@ func TestReadFails(t *testing.T) {
 	n, err := count(Tasks(io.MultiReader(strings.NewReader("1 1 1 1\n"), iotest.ErrReader(io.ErrUnexpectedEOF)), "a.tr"), func(*Job) {})
 	if n != 1 || !errors.Is(err, io.ErrUnexpectedEOF) || !strings.HasPrefix(err.Error(), "a.tr:2: cannot be read") {
 		t.Errorf("%d jobs, %v", n, err)
+	}
+}
+
+// The page of the sources has each trace with a checksum.
+func TestSourcesAreDocumented(t *testing.T) {
+	t.Parallel()
+	page := testkit.Need(os.ReadFile("../docs/traces.md"))(t)
+	for _, k := range layout() {
+		if !regexp.MustCompile("(?m)^\\| `" + regexp.QuoteMeta(k.path) + "` \\| `[0-9a-f]{64}` \\|$").Match(page) {
+			t.Errorf("lab/docs/traces.md has no checksum of %s", k.path)
+		}
 	}
 }
 

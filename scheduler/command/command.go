@@ -29,6 +29,8 @@ import (
 	"headroom/internal/manual"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
+	"headroom/scheduler/profiling"
+	"headroom/scheduler/scale"
 )
 
 const (
@@ -58,7 +60,7 @@ func New() *cobra.Command {
 		Example: "  scheduler submit words.yaml\n  scheduler job list\n  scheduler job cancel words-7f3a90c1 --reason \"wrong input\"",
 		Args:    cobra.NoArgs,
 	}
-	root.AddCommand(runCommand(), workerCommand(), masterCommand(), submitCommand("scheduler submit"), jobCommand(), hidden(listCommand("scheduler list")), hidden(showCommand("scheduler show")), hidden(cancelCommand("scheduler cancel")), statusCommand(), drainCommand(), hookCommand(), driveCommand(), runTasksCommand(), startDriverCommand(), runDriverCommand(), lookUpCommand(), configCommand(), manual.Command("scheduler", func(string) (manual.Pages, error) { return generatedDocs(), nil }), cli.VersionCommand("scheduler"))
+	root.AddCommand(runCommand(), workerCommand(), masterCommand(), submitCommand("scheduler submit"), jobCommand(), hidden(listCommand("scheduler list")), hidden(showCommand("scheduler show")), hidden(cancelCommand("scheduler cancel")), statusCommand(), drainCommand(), hookCommand(), driveCommand(), runTasksCommand(), startDriverCommand(), runDriverCommand(), lookUpCommand(), configCommand(), profiling.NewCommand(), scale.NewCommand(), manual.Command("scheduler", func(string) (manual.Pages, error) { return generatedDocs(), nil }), cli.VersionCommand("scheduler"))
 	return root
 }
 

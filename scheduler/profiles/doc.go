@@ -2,7 +2,7 @@
 // follows from it: the least part of its map tasks that a job must do to be as
 // accurate as its owner asks.
 //
-// The one idea: one file for each profile, NAME.json, as `powerlab profile --out`
+// The one idea: one file for each profile, NAME.json, as `scheduler profile --out`
 // writes it; whoever can write into the folder says what is known of a job.
 //
 // Guarantees:

@@ -28,9 +28,8 @@ import (
 	"headroom/lab/papers/pythia"
 	"headroom/lab/papers/usba"
 	"headroom/lab/record"
-	"headroom/lab/scaling"
 	"headroom/lab/simulation"
-	"headroom/lab/studies"
+	"headroom/lab/solve"
 )
 
 func main() {
@@ -48,19 +47,13 @@ func newRoot() *cobra.Command {
 	root.AddCommand(apps.NewCommand())
 	root.AddCommand(demo.NewCommand())
 	root.AddCommand(bench.NewCommand())
-	root.AddCommand(studies.NewEstimateCommand())
 	root.AddCommand(record.NewCommand())
-	root.AddCommand(studies.NewAllocateCommand())
 	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), grass.NewCommand(), ipso.NewCommand(), pigeon.NewCommand(), pythia.NewCommand(), usba.NewCommand()))
 	root.AddCommand(arbitration.NewCommand())
 	root.AddCommand(experiment.NewCommand(specs.All()))
-	root.AddCommand(studies.NewProfileCommand())
-	root.AddCommand(studies.NewDeflateCommand())
-	root.AddCommand(studies.NewQueueCommand())
 	root.AddCommand(admit.NewCommand())
 	root.AddCommand(dispatch.NewCommand())
-	root.AddCommand(scaling.NewCommand())
-	root.AddCommand(studies.NewSpeculateCommand())
+	root.AddCommand(solve.NewCommand())
 	root.AddCommand(faults.New())
 	root.AddCommand(cli.VersionCommand("powerlab"))
 	return root

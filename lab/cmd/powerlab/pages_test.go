@@ -1,5 +1,6 @@
 // Claims: every table of targets in lab/docs has exactly the targets of the command above it,
-// with the paper's numbers; where that command takes seconds, the whole table is its output.
+// with the paper's numbers; where that command takes seconds, the whole table is its output. The index
+// names every campaign.
 package main
 
 import (
@@ -15,6 +16,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/internal/testkit"
+	"headroom/lab/experiment/specs"
 )
 
 // folder has the pages.
@@ -53,28 +55,34 @@ func (t *target) row() string {
 	return "| " + strings.ReplaceAll(strings.Join(cells, "\x00"), "|", "/") + " |"
 }
 
-// runPaper returns the targets of a paper's command.
-func runPaper(t *testing.T, args ...string) (targets []target) {
+// report is the output of a command: targets of a paper, or figures that the arbiter was judged by.
+type report struct {
+	Targets []target
+	Loads   []struct {
+		Judged []struct{ Figure, Verdict string }
+	}
+}
+
+func execute(t *testing.T, args ...string) (r report) {
 	t.Helper()
 	var out, errs strings.Builder
-	exit := cli.Run(t.Context(), newRoot(), slices.Concat([]string{"paper"}, args, []string{"-o", "json"}), &out, &errs)
+	exit := cli.Run(t.Context(), newRoot(), append(slices.Clone(args), "-o", "json"), &out, &errs)
 	if exit != cli.ExitOK && exit != cli.ExitDegraded {
-		t.Fatalf("powerlab paper %v: exit %d: %s", args, exit, errs.String())
+		t.Fatalf("powerlab %v: exit %d: %s", args, exit, errs.String())
 	}
-	var report struct{ Targets []target }
-	testkit.Check(t, json.Unmarshal([]byte(out.String()), &report))
-	return report.Targets
+	testkit.Check(t, json.Unmarshal([]byte(out.String()), &r))
+	return r
 }
 
 // table is the part of a page between the comment that names its command and the end.
 type table struct {
 	begin, rows string
-	args        []string // of powerlab paper; the first is the paper
+	args        []string // of powerlab
 }
 
 func tables(t *testing.T, page string) (found []table) {
 	t.Helper()
-	mark := regexp.MustCompile(`(?s)<!-- generated: powerlab paper ([^\n]*) -->\n(.*?)<!-- end -->`)
+	mark := regexp.MustCompile(`(?s)<!-- generated: powerlab ([^\n]*) -->\n(.*?)<!-- end -->`)
 	for _, m := range mark.FindAllStringSubmatch(page, -1) {
 		args := strings.Fields(strings.ReplaceAll(m[1], "TRACES", os.Getenv("TRACES")))
 		found = append(found, table{begin: m[0][:strings.Index(m[0], "\n")+1], rows: m[2], args: args})
@@ -82,15 +90,40 @@ func tables(t *testing.T, page string) (found []table) {
 	return found
 }
 
-// render writes the targets that were measured and that no table before has.
-func render(targets []target, before map[string]bool) string {
+// render writes the targets that were measured and that no table before has, or counts of the arbiter's figures.
+func render(r report, before map[string]bool) string {
 	var b strings.Builder
+	if r.Loads != nil {
+		return counts(r)
+	}
 	b.WriteString("| target | quantity | paper | got | bounds | verdict |\n|" + strings.Repeat(" --- |", 6) + "\n")
-	for i := range targets {
-		if t := &targets[i]; t.Verdict != "not_run" && !before[t.ID] {
+	for i := range r.Targets {
+		if t := &r.Targets[i]; t.Verdict != "not_run" && !before[t.ID] {
 			b.WriteString(strings.ReplaceAll(t.row(), "\x00", " | ") + "\n")
 			before[t.ID] = true
 		}
+	}
+	return b.String()
+}
+
+// counts are the figures of all loads and baselines in which the arbiter is ahead, level or behind.
+func counts(r report) string {
+	var names []string
+	sums := map[string]map[string]int{"all": {}}
+	for _, l := range r.Loads {
+		for _, j := range l.Judged {
+			if sums[j.Figure] == nil {
+				sums[j.Figure] = map[string]int{}
+				names = append(names, j.Figure)
+			}
+			sums[j.Figure][j.Verdict]++
+			sums["all"][j.Verdict]++
+		}
+	}
+	var b strings.Builder
+	b.WriteString("| figure | ahead | level | behind |\n| --- | --- | --- | --- |\n")
+	for _, f := range append(names, "all") {
+		fmt.Fprintf(&b, "| %s | %d | %d | %d |\n", f, sums[f]["ahead"], sums[f]["level"], sums[f]["behind"])
 	}
 	return b.String()
 }
@@ -113,6 +146,17 @@ func TestTables(t *testing.T) {
 	}
 }
 
+// The index names the campaign of each study on real programs.
+func TestIndexNamesCampaigns(t *testing.T) {
+	t.Parallel()
+	index := testkit.Need(os.ReadFile(filepath.Join(folder, "README.md")))(t)
+	for _, s := range specs.All() {
+		if !strings.Contains(string(index), "`"+s.Name+"`") {
+			t.Errorf("lab/docs/README.md does not name the campaign %s", s.Name)
+		}
+	}
+}
+
 // rewrite runs the commands of a page and replaces its tables.
 func rewrite(t *testing.T, page string, all []table) string {
 	t.Helper()
@@ -121,7 +165,7 @@ func rewrite(t *testing.T, page string, all []table) string {
 		if strings.Contains(tab.begin, "TRACES") && os.Getenv("TRACES") == "" {
 			t.Fatal("set TRACES to the folder of lab/docs/traces.md")
 		}
-		page = strings.Replace(page, tab.begin+tab.rows, tab.begin+render(runPaper(t, tab.args...), before), 1)
+		page = strings.Replace(page, tab.begin+tab.rows, tab.begin+render(execute(t, tab.args...), before), 1)
 	}
 	return page
 }
@@ -129,10 +173,13 @@ func rewrite(t *testing.T, page string, all []table) string {
 // compare runs the paper's command with the least work and compares what does not depend on that.
 func compare(t *testing.T, all []table) {
 	t.Helper()
-	paper := all[0].args[0]
+	if all[0].args[0] != "paper" {
+		return // minutes, whatever its options
+	}
+	paper := all[0].args[1]
 	least, sampled := quick()[paper]
 	if !sampled {
-		if got := render(runPaper(t, all[0].args...), map[string]bool{}); got != all[0].rows {
+		if got := render(execute(t, all[0].args...), map[string]bool{}); got != all[0].rows {
 			t.Errorf("the table of %s is stale: UPDATE=1 go test -run TestTables/%s ./cmd/powerlab, in lab; want\n%s", paper, paper, got)
 		}
 		return
@@ -146,7 +193,7 @@ func compare(t *testing.T, all []table) {
 	}
 	delete(rows, "target")
 	delete(rows, "---")
-	for _, target := range runPaper(t, append([]string{paper}, least...)...) {
+	for _, target := range execute(t, append([]string{"paper", paper}, least...)...).Targets {
 		row, stands := rows[target.ID]
 		delete(rows, target.ID)
 		want := strings.Split(strings.Trim(target.row(), "| "), "\x00")

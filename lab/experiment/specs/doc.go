@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"headroom/lab/experiment"
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // All are the experiments, in the order in which they are listed.
@@ -34,15 +34,15 @@ func notWorse(figure, what, ours, theirs string, sign, slack float64, part bool)
 }
 
 // Left are the claims of campaigns as targets that the simulation of a paper does not measure, each once.
-func Left(campaigns ...string) (all []papers.Target) {
+func Left(campaigns ...string) (all []report.Target) {
 	for _, s := range All() {
 		if !slices.Contains(campaigns, s.Name) {
 			continue
 		}
 		for i := range s.Claims {
 			c := &s.Claims[i]
-			if !slices.ContainsFunc(all, func(t papers.Target) bool { return t.ID == c.ID }) {
-				all = append(all, papers.Left(c.ID, c.What, c.Unit, "powerlab campaign "+s.Name+" measures it"))
+			if !slices.ContainsFunc(all, func(t report.Target) bool { return t.ID == c.ID }) {
+				all = append(all, report.Left(c.ID, c.What, c.Unit, "powerlab campaign "+s.Name+" measures it"))
 			}
 		}
 	}

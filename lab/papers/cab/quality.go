@@ -6,10 +6,10 @@ import (
 
 	"headroom/jobs/containers"
 	"headroom/jobs/quality"
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
-// profiles are the quality profiles of our own programs, as `powerlab profile` measured
+// profiles are the quality profiles of our own programs, as `scheduler profile` measured
 // them; profiles/README.md says how.
 //
 //go:embed profiles/*.json
@@ -26,13 +26,6 @@ func profileOf(a app) (quality.Profile, error) {
 		return quality.Profile{}, fmt.Errorf("cab: the profile of %s: %w", a.name, err)
 	}
 	return p, nil
-}
-
-// linear is the profile that floors without a measurement assume: half of the tasks are
-// worth half of the result.
-func linear(a app) (quality.Profile, error) {
-	p, _, err := quality.New(quality.Profile{Name: a.profile, Engine: "yarn", Points: []quality.Point{quality.PointOf(0.5, []float64{0.5})}})
-	return p, err
 }
 
 // queueFor is the least sensitive queue whose guarantee keeps an accuracy, in percent, in
@@ -87,26 +80,26 @@ func agreed(measured []set) (same, all, most int) {
 }
 
 // table1 is T1 and T2: Table I by measured profiles, and the gains under its queues.
-func (f *figures) table1() []papers.Target {
-	var all []papers.Target
+func (f *figures) table1() []report.Target {
+	var all []report.Target
 	if len(f.measured) > 0 {
 		same, of, most := agreed(f.measured)
-		all = append(all, papers.From(float64(of), papers.Around(float64(of), agreeing*float64(of)), papers.Judge("T1", "Table I: entries that the measured profiles of our programs give too", "of 36",
-			papers.Once(float64(same)), 2*same > of, fmt.Sprintf("more than half are to agree; others are off by up to %d queues", most))))
+		all = append(all, report.From(float64(of), report.Around(float64(of), agreeing*float64(of)), report.Judge("T1", "Table I: entries that the measured profiles of our programs give too", "of 36",
+			report.Once(float64(same)), 2*same > of, fmt.Sprintf("more than half are to agree; others are off by up to %d queues", most))))
 	} else {
-		all = append(all, papers.Judge("T1", "Table I: entries that the measured profiles of our programs give too", "of 36", papers.Stat{}, false, ""))
+		all = append(all, report.Judge("T1", "Table I: entries that the measured profiles of our programs give too", "of 36", report.Stat{}, false, ""))
 	}
 	keys := with(experiments(ours, figure4, fixed), func(k *key) { k.measured = true })
 	for _, x := range []struct {
 		id, what, than string
 		number         float64
-		within         papers.Range
+		within         report.Range
 	}{
-		{"T2/capped", "Fig. 4 with the queues of measured profiles: ours against capped, mean", capped, -19.18, papers.Range{Low: -30, High: -14}},
-		{"T2/approxhadoop", "Fig. 4 with the queues of measured profiles: ours against ApproxHadoop, mean", approx, -5.26, papers.Range{Low: -12, High: -2}},
+		{"T2/capped", "Fig. 4 with the queues of measured profiles: ours against capped, mean", capped, -19.18, report.Range{Low: -30, High: -14}},
+		{"T2/approxhadoop", "Fig. 4 with the queues of measured profiles: ours against ApproxHadoop, mean", approx, -5.26, report.Range{Low: -12, High: -2}},
 	} {
 		got := f.changes(keys, x.than)
-		all = append(all, papers.From(x.number, x.within, papers.Judge(x.id, x.what, "%", got, got.Mean < 0, "")))
+		all = append(all, report.From(x.number, x.within, report.Judge(x.id, x.what, "%", got, got.Mean < 0, "")))
 	}
 	return all
 }

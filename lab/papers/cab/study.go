@@ -43,15 +43,6 @@ type result struct {
 type trial struct {
 	results map[key]result
 	errors  errors
-	// follow is what each job held over the run that Fig. 5 shows.
-	follow []point
-}
-
-// point is one moment of a run.
-type point struct {
-	at   time.Duration
-	cap  float64 // W
-	held []int
 }
 
 // study is what is run: all of it, or what a mutant touches.
@@ -224,16 +215,13 @@ func (w set) floors(column int, v variant) []float64 {
 
 // one runs one experiment and measures it.
 func (s *study) one(t *trial, k key, base setup) (result, error) {
-	see := &observer{keep: k == figure5()}
+	see := &observer{}
 	if s.estimates && k.variant == capped {
 		see.judge = newForesight(base, s.blind, s.curve)
 	}
 	o, err := run(base, see.watch)
 	if err != nil {
 		return result{}, err
-	}
-	if see.keep {
-		t.follow = see.points
 	}
 	if see.judge != nil {
 		t.errors.add(&see.judge.errors)
@@ -256,12 +244,10 @@ func figure5() key { return key{set: 3, caps: "stepping", quality: 85, variant: 
 
 // observer looks at a run through the eyes of the job loop.
 type observer struct {
-	keep   bool
-	points []point
-	sum    []float64
-	looks  int
-	judge  *foresight
-	seen   []arbiter.Input
+	sum   []float64
+	looks int
+	judge *foresight
+	seen  []arbiter.Input
 }
 
 // record keeps what the job loop saw.
@@ -276,13 +262,6 @@ func (o *observer) watch(e *engine, in *arbiter.Input) {
 		for i, j := range e.jobs {
 			o.sum[i] += float64(j.held())
 		}
-	}
-	if o.keep {
-		p := point{at: e.now(), cap: e.server.cap.Watts()}
-		for _, j := range e.jobs {
-			p.held = append(p.held, j.held())
-		}
-		o.points = append(o.points, p)
 	}
 	if o.judge != nil {
 		o.judge.look(e, in)

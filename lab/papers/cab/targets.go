@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 
 	"headroom/lab/experiment/specs"
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // figures are the trials of all seeds, from which targets, tables and plots are made.
@@ -17,18 +18,12 @@ type figures struct {
 }
 
 // each is one value for each seed: f of its trial. Seeds of which f does not know it are left out.
-func (f *figures) each(of func(t *trial) (float64, bool)) papers.Stat {
-	var values []float64
-	for i := range f.trials {
-		if v, ok := of(&f.trials[i]); ok {
-			values = append(values, v)
-		}
-	}
-	return papers.Of(values)
+func (f *figures) each(of func(t *trial) (float64, bool)) report.Stat {
+	return report.Each(f.trials, func(t trial) (float64, bool) { return of(&t) })
 }
 
 // runtime is the normalised runtime of an experiment.
-func (f *figures) runtime(k key) papers.Stat {
+func (f *figures) runtime(k key) report.Stat {
 	return f.each(func(t *trial) (float64, bool) {
 		r, ok := t.results[k]
 		return r.runtime, ok
@@ -37,7 +32,7 @@ func (f *figures) runtime(k key) papers.Stat {
 
 // change is by how many percent an experiment takes longer by one variant than by
 // another, over the seeds.
-func (f *figures) change(k key, than string) papers.Stat {
+func (f *figures) change(k key, than string) report.Stat {
 	return f.each(func(t *trial) (float64, bool) { return t.change(k, than) })
 }
 
@@ -97,7 +92,7 @@ func with(keys []key, change func(*key)) []key {
 func told(k *key) { k.oracle = true }
 
 // changes is the mean change against another variant over experiments.
-func (f *figures) changes(keys []key, than string) papers.Stat {
+func (f *figures) changes(keys []key, than string) report.Stat {
 	return f.each(func(t *trial) (float64, bool) { return t.changes(keys, than) })
 }
 
@@ -113,7 +108,7 @@ func (t *trial) changes(keys []key, than string) (sum float64, known bool) {
 }
 
 // best is the experiment with the greatest gain against another variant.
-func (f *figures) best(keys []key, than string) (best papers.Stat, at key) {
+func (f *figures) best(keys []key, than string) (best report.Stat, at key) {
 	for _, k := range keys {
 		if c := f.change(k, than); c.Known && (!best.Known || c.Mean < best.Mean) {
 			best, at = c, k
@@ -123,7 +118,7 @@ func (f *figures) best(keys []key, than string) (best papers.Stat, at key) {
 }
 
 // targets judges everything.
-func (f *figures) targets() []papers.Target {
+func (f *figures) targets() []report.Target {
 	all := f.table2()
 	all = append(all, f.fig4()...)
 	all = append(all, f.shares(), f.byCap())
@@ -141,29 +136,29 @@ const noise = 0.04
 func paperTable2() map[int]float64 { return map[int]float64{95: 1.72, 90: 1.42, 85: 1.22, 80: 1.22} }
 
 // table2 is D1 to D3: set 3 under the stepping cap.
-func (f *figures) table2() []papers.Target {
+func (f *figures) table2() []report.Target {
 	const slack = 1.02
-	var all, gains []papers.Target
-	var same papers.Target
+	var all, gains []report.Target
+	var same report.Target
 	for _, q := range qualities() {
 		k := key{set: 3, caps: "stepping", quality: q, variant: ours}
-		by := func(variant string) papers.Stat { k := k; k.variant = variant; return f.runtime(k) }
+		by := func(variant string) report.Stat { k := k; k.variant = variant; return f.runtime(k) }
 		knowing := k
 		knowing.oracle = true
 		o, a, c, kills := by(ours), by(approx), by(capped), by(oursKill)
 		number := paperTable2()[q]
-		all = append(all, papers.WithOracle(f.runtime(knowing), papers.From(number, papers.Around(number, noise*number),
-			papers.Judge(fmt.Sprintf("D1/%d", q), fmt.Sprintf("normalised runtime of set 3 at %d %%, stepping cap", q), "", o,
+		all = append(all, report.WithOracle(f.runtime(knowing), report.From(number, report.Around(number, noise*number),
+			report.Judge(fmt.Sprintf("D1/%d", q), fmt.Sprintf("normalised runtime of set 3 at %d %%, stepping cap", q), "", o,
 				o.Mean <= slack*a.Mean && a.Mean <= slack*c.Mean,
 				fmt.Sprintf("ours %.3f (%.3f if it killed running maps too), ApproxHadoop %.3f, capped %.3f: to be in this order, within 2 %%", o.Mean, kills.Mean, a.Mean, c.Mean)))))
 		switch q {
 		case 95:
 			spread := f.each(func(t *trial) (float64, bool) { return t.spread(k) })
-			same = papers.From(0, papers.Around(0, 100*noise), papers.Judge("D2", "set 3 at 95 %: largest difference between the three", "%", spread, spread.Mean <= 100*noise, "the three are to be equal"))
+			same = report.From(0, report.Around(0, 100*noise), report.Judge("D2", "set 3 at 95 %: largest difference between the three", "%", spread, spread.Mean <= 100*noise, "the three are to be equal"))
 		case 85, 80:
 			gain := f.change(k, capped)
-			gains = append(gains, papers.WithOracle(f.change(knowing, capped), papers.From(-26.1, papers.Range{Low: -32, High: -20},
-				papers.Judge(fmt.Sprintf("D3/%d", q), fmt.Sprintf("set 3 at %d %%, stepping cap: ours against capped", q), "%", gain, gain.Mean < 0, ""))))
+			gains = append(gains, report.WithOracle(f.change(knowing, capped), report.From(-26.1, report.Range{Low: -32, High: -20},
+				report.Judge(fmt.Sprintf("D3/%d", q), fmt.Sprintf("set 3 at %d %%, stepping cap: ours against capped", q), "%", gain, gain.Mean < 0, ""))))
 		}
 	}
 	return append(append(all, same), gains...)
@@ -184,33 +179,33 @@ func (t *trial) spread(k key) (float64, bool) {
 }
 
 // fig4 is D4 and D5: the sets and caps of Fig. 4.
-func (f *figures) fig4() []papers.Target {
+func (f *figures) fig4() []report.Target {
 	keys := experiments(ours, figure4, fixed)
 	knowing := with(keys, told)
 	kills := f.changes(experiments(oursKill, figure4, fixed), approx)
 	cb, cat := f.best(keys, capped)
 	ab, aat := f.best(keys, approx)
 	at := func(k key) string { return fmt.Sprintf("in set %d, %s W, %d %%", k.set, k.caps, k.quality) }
-	mean := func(id, what, than string, number float64, within papers.Range, note string) papers.Target {
+	mean := func(id, what, than string, number float64, within report.Range, note string) report.Target {
 		got := f.changes(keys, than)
-		return papers.WithOracle(f.changes(knowing, than), papers.From(number, within, papers.Judge(id, what, "%", got, got.Mean < 0, note)))
+		return report.WithOracle(f.changes(knowing, than), report.From(number, within, report.Judge(id, what, "%", got, got.Mean < 0, note)))
 	}
-	best := func(id, what, than string, number, most float64, got papers.Stat, k key) papers.Target {
+	best := func(id, what, than string, number, most float64, got report.Stat, k key) report.Target {
 		k.oracle = true
-		return papers.WithOracle(f.change(k, than), papers.From(number, papers.AtMost(most), papers.Judge(id, what, "%", got, got.Mean < 0, at(k))))
+		return report.WithOracle(f.change(k, than), report.From(number, report.AtMost(most), report.Judge(id, what, "%", got, got.Mean < 0, at(k))))
 	}
-	return []papers.Target{
-		mean("D4/mean", "Fig. 4: ours against capped, mean", capped, -19.18, papers.Range{Low: -30, High: -14}, ""),
+	return []report.Target{
+		mean("D4/mean", "Fig. 4: ours against capped, mean", capped, -19.18, report.Range{Low: -30, High: -14}, ""),
 		best("D4/best", "Fig. 4: ours against capped, best", capped, -39.4, -30, cb, cat),
-		mean("D5/mean", "Fig. 4: ours against ApproxHadoop, mean", approx, -5.26, papers.Range{Low: -12, High: -2},
+		mean("D5/mean", "Fig. 4: ours against ApproxHadoop, mean", approx, -5.26, report.Range{Low: -12, High: -2},
 			fmt.Sprintf("ApproxHadoop kills running maps; if ours did too: %.2f %%", kills.Mean)),
 		best("D5/best", "Fig. 4: ours against ApproxHadoop, best", approx, -10.7, -7, ab, aat),
 	}
 }
 
 // shares is D6: who has more containers in the run of Fig. 5.
-func (f *figures) shares() papers.Target {
-	held := make([]papers.Stat, 3)
+func (f *figures) shares() report.Target {
+	held := make([]report.Stat, 3)
 	for i := range held {
 		held[i] = f.each(func(t *trial) (float64, bool) {
 			r, ok := t.results[figure5()]
@@ -227,12 +222,12 @@ func (f *figures) shares() papers.Target {
 		}
 		return min(r.held[0]-r.held[1], r.held[1]-r.held[2]), true
 	})
-	return papers.Judge("D6", "Fig. 5: by how many containers each queue has more than the next, the least", "containers", least, least.Mean >= 1,
+	return report.Judge("D6", "Fig. 5: by how many containers each queue has more than the next, the least", "containers", least, least.Mean >= 1,
 		fmt.Sprintf("means over time, while all run: queue 1 %.1f, queue 2 %.1f, queue 3 %.1f: to be in this order, by 1 or more", held[0].Mean, held[1].Mean, held[2].Mean))
 }
 
 // byCap is D7: under which cap of Fig. 4 the gain against ApproxHadoop is largest.
-func (f *figures) byCap() papers.Target {
+func (f *figures) byCap() report.Target {
 	gain := func(t *trial, cap string) (float64, bool) {
 		return t.changes(experiments(ours, figure4, only(cap)), approx)
 	}
@@ -245,7 +240,7 @@ func (f *figures) byCap() papers.Target {
 		c, ok3 := gain(t, "175")
 		return b - min(a, c), ok && ok2 && ok3
 	})
-	return papers.Judge("D7", "Fig. 4: gain against ApproxHadoop at 200 W, beyond that at 250 and 175 W", "points", lead, lead.High < 0, fmt.Sprintf(
+	return report.Judge("D7", "Fig. 4: gain against ApproxHadoop at 200 W, beyond that at 250 and 175 W", "points", lead, lead.High < 0, fmt.Sprintf(
 		"250 W %.2f %%, 200 W %.2f %%, 175 W %.2f %%: to be largest at 200 W, beyond the bounds", mean("250"), mean("200"), mean("175")))
 }
 
@@ -256,7 +251,7 @@ const worstSlack = 0.005
 // against is D8: ours against CAB as printed, as published, and against equal shares, in
 // the same runs. Ours lets running maps end, as it ships; CAB's variants kill them, which
 // is the better way for them.
-func (f *figures) against() []papers.Target {
+func (f *figures) against() []report.Target {
 	floor := f.each(func(t *trial) (float64, bool) {
 		least, known := math.Inf(1), false
 		for _, k := range experiments(ours, anySet, anyCaps) {
@@ -266,7 +261,7 @@ func (f *figures) against() []papers.Target {
 		}
 		return least, known
 	})
-	return []papers.Target{
+	return []report.Target{
 		f.lower("D8/mean", "ours against policy paper: normalised runtime of a job, mean", paper, jobRuntimes),
 		f.notHigher("D8/worst", "ours against policy paper: normalised runtime of a job, worst", paper, jobRuntimes),
 		f.lower("D8/sets-mean", "ours against policy paper: normalised runtime of a set, mean", paper, setRuntime),
@@ -276,24 +271,24 @@ func (f *figures) against() []papers.Target {
 		f.lower("D8/equal-sets", "ours against equal shares: normalised runtime of a set, mean", equal, setRuntime),
 		f.lower("D8/released-mean", "ours against policy released: normalised runtime of a job, mean", released, jobRuntimes),
 		f.lower("D8/released-sets", "ours against policy released: normalised runtime of a set, mean", released, setRuntime),
-		papers.Judge("D8/floor", "ours: tasks done over the quality floor, least of all jobs", "", floor, floor.Mean >= 1, "to be 1 or more in every run"),
+		report.Judge("D8/floor", "ours: tasks done over the quality floor, least of all jobs", "", floor, floor.Mean >= 1, "to be 1 or more in every run"),
 	}
 }
 
 func jobRuntimes(r *result) []float64 { return r.jobs }
 func setRuntime(r *result) []float64  { return []float64{r.runtime} }
 
-func (f *figures) lower(id, what, than string, values func(*result) []float64) papers.Target {
-	return f.held(id, what, than, values, meanOf, "to be lower, beyond the bounds", func(by papers.Stat) bool { return by.High < 0 })
+func (f *figures) lower(id, what, than string, values func(*result) []float64) report.Target {
+	return f.held(id, what, than, values, meanOf, "to be lower, beyond the bounds", func(by report.Stat) bool { return by.High < 0 })
 }
 
-func (f *figures) notHigher(id, what, than string, values func(*result) []float64) papers.Target {
+func (f *figures) notHigher(id, what, than string, values func(*result) []float64) report.Target {
 	return f.held(id, what, than, values, slices.Max[[]float64], "not to be higher by more than 0.5 %",
-		func(by papers.Stat) bool { return by.Mean <= 100*worstSlack })
+		func(by report.Stat) bool { return by.Mean <= 100*worstSlack })
 }
 
 // held holds a quantity of all experiments by ours against that by another variant.
-func (f *figures) held(id, what, than string, values func(*result) []float64, of func([]float64) float64, rule string, ok func(by papers.Stat) bool) papers.Target {
+func (f *figures) held(id, what, than string, values func(*result) []float64, of func([]float64) float64, rule string, ok func(by report.Stat) bool) report.Target {
 	mine, theirs, by := f.compared(than, values, false, of)
 	note := fmt.Sprintf("%.4f, %s %.4f, %+.2f %% (%+.2f to %+.2f): %s", mine.Mean, than, theirs.Mean, by.Mean, by.Low, by.High, rule)
 	if kills := f.each(func(t *trial) (float64, bool) { return t.over(oursKill, false, values, of) }); kills.Known && named(than)[0].kills {
@@ -303,7 +298,7 @@ func (f *figures) held(id, what, than string, values func(*result) []float64, of
 	if a.Known {
 		note += fmt.Sprintf("; with an oracle %.4f, %s %.4f", a.Mean, than, b.Mean)
 	}
-	return papers.WithOracle(a, papers.Judge(id, what, "", mine, ok(by), note))
+	return report.WithOracle(a, report.Judge(id, what, "", mine, ok(by), note))
 }
 
 func meanOf(values []float64) float64 {
@@ -316,7 +311,7 @@ func meanOf(values []float64) float64 {
 
 // compared is a quantity of all experiments by ours, by another variant, and the
 // difference in percent, each over the seeds.
-func (f *figures) compared(than string, values func(*result) []float64, oracle bool, of func([]float64) float64) (mine, theirs, by papers.Stat) {
+func (f *figures) compared(than string, values func(*result) []float64, oracle bool, of func([]float64) float64) (mine, theirs, by report.Stat) {
 	all := func(t *trial, variant string) (float64, bool) { return t.over(variant, oracle, values, of) }
 	mine = f.each(func(t *trial) (float64, bool) { return all(t, ours) })
 	theirs = f.each(func(t *trial) (float64, bool) { return all(t, than) })
@@ -352,7 +347,7 @@ const (
 )
 
 // estimates is D9 to D11.
-func (f *figures) estimates() []papers.Target {
+func (f *figures) estimates() []report.Target {
 	mean := func(of func(*errors) (float64, int)) float64 {
 		sum, n := 0.0, 0
 		for i := range f.trials {
@@ -361,7 +356,7 @@ func (f *figures) estimates() []papers.Target {
 		}
 		return sum / float64(max(1, n)) * 100
 	}
-	ratio := func(of func(*errors) (a, b float64)) papers.Stat {
+	ratio := func(of func(*errors) (a, b float64)) report.Stat {
 		return f.each(func(t *trial) (float64, bool) { a, b := of(&t.errors); return a / b, b > 0 })
 	}
 	all := ratio(func(e *errors) (float64, float64) { return e.learned, e.filter })
@@ -378,17 +373,44 @@ func (f *figures) estimates() []papers.Target {
 		}
 		return sum, true
 	})
-	return []papers.Target{
-		papers.Judge("D9", "error of finish times: ours over the paper's filter", "", all, all.Mean < halved, fmt.Sprintf(
+	return []report.Target{
+		report.Judge("D9", "error of finish times: ours over the paper's filter", "", all, all.Mean < halved, fmt.Sprintf(
 			"mean errors: ours %.2f %% (%.2f %% of jobs that never ran before), the filter %.2f %%: to be less than half",
 			mean(func(e *errors) (float64, int) { return e.learned, e.n }), mean(func(e *errors) (float64, int) { return e.fresh, e.n }), mean(func(e *errors) (float64, int) { return e.filter, e.n }))),
-		papers.Judge("D10/filter", "eq. (1) after a step of the cap: error of finish times, with its power term over without", "", filter, filter.High < 1, fmt.Sprintf(
+		report.Judge("D10/filter", "eq. (1) after a step of the cap: error of finish times, with its power term over without", "", filter, filter.High < 1, fmt.Sprintf(
 			"in the 20 s after each of the two steps of the stepping cap: with %.2f %%, without %.2f %%: to be less",
 			mean(func(e *errors) (float64, int) { return e.steps.filter, e.steps.n }), mean(func(e *errors) (float64, int) { return e.steps.filterBlind, e.steps.n }))),
-		papers.Judge("D10/learned", "the learned curve after a step of the cap: error of finish times, with power over blind to it", "", learned, learned.Mean < halved, fmt.Sprintf(
+		report.Judge("D10/learned", "the learned curve after a step of the cap: error of finish times, with power over blind to it", "", learned, learned.Mean < halved, fmt.Sprintf(
 			"at the same looks: with %.2f %%, blind %.2f %%: to be less than half",
 			mean(func(e *errors) (float64, int) { return e.steps.learned, e.steps.n }), mean(func(e *errors) (float64, int) { return e.steps.learnedBlind, e.steps.n }))),
-		papers.Judge("D11", "uncapped finish times that are learned under a cap, from earlier runs of other draws: mean error", "%", off, off.Mean <= learnedMost,
+		report.Judge("D11", "uncapped finish times that are learned under a cap, from earlier runs of other draws: mean error", "%", off, off.Mean <= learnedMost,
 			fmt.Sprintf("to be at most %d %%", learnedMost)),
 	}
+}
+
+// policies are the results of each variant over all experiments: means of the runtimes of
+// sets and of jobs, the worst job, and the means with an oracle.
+func (f *figures) policies() [][]string {
+	rows := [][]string{{"variant", "running maps", "sets", "sets, oracle", "jobs", "jobs, oracle", "worst job", "worst set"}}
+	for _, v := range variants() {
+		all := func(oracle bool, values func(*result) []float64, of func([]float64) float64) string {
+			s := f.each(func(t *trial) (float64, bool) { return t.over(v.name, oracle, values, of) })
+			if !s.Known {
+				return ""
+			}
+			return strconv.FormatFloat(s.Mean, 'f', 3, 64)
+		}
+		stop := "run to their ends"
+		switch {
+		case v.exact:
+			stop = "never stopped"
+		case v.kills:
+			stop = "killed"
+		}
+		rows = append(rows, []string{
+			v.name, stop, all(false, setRuntime, meanOf), all(true, setRuntime, meanOf), all(false, jobRuntimes, meanOf), all(true, jobRuntimes, meanOf),
+			all(false, jobRuntimes, slices.Max[[]float64]), all(false, setRuntime, slices.Max[[]float64]),
+		})
+	}
+	return rows
 }

@@ -9,7 +9,7 @@ import (
 
 	"headroom/jobs/deflation"
 	"headroom/jobs/queueing"
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // The model predicts what was observed, as in section 4.3. Jobs are real ones: the record of
@@ -88,7 +88,7 @@ type jobPoint struct {
 type responsePoint struct {
 	class          int
 	ratio          float64     // percent
-	observed, tail papers.Stat // mean and 95th percentile
+	observed, tail report.Stat // mean and 95th percentile
 	mean, p95      float64     // predicted
 	// share is the mean that follows from times in proportion to the kept tasks.
 	share float64
@@ -293,44 +293,44 @@ func (s *study) solve(e experiment, ratio float64, services []queueing.PH, t the
 
 // off is the mean error of a prediction over the points of a class (of both below 0), in
 // percent of what was observed.
-func off[P any](points []P, of func(P) (predicted, observed float64, counts bool)) papers.Stat {
+func off[P any](points []P, of func(P) (predicted, observed float64, counts bool)) report.Stat {
 	var all []float64
 	for _, p := range points {
 		if x, y, counts := of(p); counts {
 			all = append(all, 100*math.Abs(x/y-1))
 		}
 	}
-	s := papers.Of(all)
+	s := report.Of(all)
 	s.Low, s.High = s.Mean, s.Mean // of points, not of seeds
 	return s
 }
 
 // targets are V1 and V2: Figs. 4 and 5.
-func (v *validation) targets() []papers.Target {
-	var all []papers.Target
+func (v *validation) targets() []report.Target {
+	var all []report.Target
 	for class, name := range classNames() {
 		paper := []float64{7.8, 11.1}[class]
-		by := func(model func(jobPoint) float64) papers.Stat {
+		by := func(model func(jobPoint) float64) report.Stat {
 			return off(v.jobs, func(p jobPoint) (float64, float64, bool) { return model(p), p.observed, p.class == class })
 		}
 		wave, task, share := by(func(p jobPoint) float64 { return p.wave }), by(func(p jobPoint) float64 { return p.task }), by(func(p jobPoint) float64 { return p.share })
 		note := fmt.Sprintf("fitted to runs at 0 and 90 %%, judged on others at all ratios; to be below half of what a time in proportion to the kept tasks misses by (%.1f %%); eq. (1), tasks of exponential length, misses by %.1f %%; runs alike differ by %.1f %% on that machine",
 			share.Mean, task.Mean, 100*v.noise)
-		all = append(all, papers.WithOracle(by(func(p jobPoint) float64 { return p.oracle }), papers.From(paper, papers.AtMost(paper), papers.Judge(
+		all = append(all, report.WithOracle(by(func(p jobPoint) float64 { return p.oracle }), report.From(paper, report.AtMost(paper), report.Judge(
 			"V1/"+name, "Fig. 4: error of the modelled time of the "+name+" class's jobs on Spark, over the drop ratios", "%", wave, wave.Mean < share.Mean/2, note))))
 	}
-	by := func(what func(responsePoint) (float64, papers.Stat)) papers.Stat {
+	by := func(what func(responsePoint) (float64, report.Stat)) report.Stat {
 		return off(v.responses, func(p responsePoint) (float64, float64, bool) { x, y := what(p); return x, y.Mean, y.Known })
 	}
-	mean := by(func(p responsePoint) (float64, papers.Stat) { return p.mean, p.observed })
-	tail := by(func(p responsePoint) (float64, papers.Stat) { return p.p95, p.tail })
-	share := by(func(p responsePoint) (float64, papers.Stat) { return p.share, p.observed })
-	return append(all, papers.From(18.7, papers.AtMost(18.7), papers.Judge("V2", "Fig. 5: error of the modelled mean response times, both classes, over the drop ratios", "%", mean,
+	mean := by(func(p responsePoint) (float64, report.Stat) { return p.mean, p.observed })
+	tail := by(func(p responsePoint) (float64, report.Stat) { return p.p95, p.tail })
+	share := by(func(p responsePoint) (float64, report.Stat) { return p.share, p.observed })
+	return append(all, report.From(18.7, report.AtMost(18.7), report.Judge("V2", "Fig. 5: error of the modelled mean response times, both classes, over the drop ratios", "%", mean,
 		mean.Mean < share.Mean/2, fmt.Sprintf("real job times in the dispatcher's queue at a load of 80 %%; to be below half of what a time in proportion to the kept tasks misses by (%.1f %%); 95th percentiles are off by %.1f %%", share.Mean, tail.Mean))))
 }
 
 // crosses are V3.
-func crosses(points []responsePoint) (all []papers.Target) {
+func crosses(points []responsePoint) (all []report.Target) {
 	for i := range points {
 		all = append(all, points[i].cross())
 	}
@@ -338,16 +338,16 @@ func crosses(points []responsePoint) (all []papers.Target) {
 }
 
 // cross is V3: the queue's answer from measured moments within the simulation's bounds.
-func (p *responsePoint) cross() papers.Target {
+func (p *responsePoint) cross() report.Target {
 	name := classNames()[p.class]
 	const slack = 0.02
 	low, high := min(p.observed.Low, p.observed.Mean*(1-slack)), max(p.observed.High, p.observed.Mean*(1+slack))
-	return papers.Judge("V3/"+name, "NP, reference: mean response of the "+name+" class, simulated", "s", p.observed, p.mean >= low && p.mean <= high,
+	return report.Judge("V3/"+name, "NP, reference: mean response of the "+name+" class, simulated", "s", p.observed, p.mean >= low && p.mean <= high,
 		fmt.Sprintf("%.2f s by the queueing model with the jobs' measured mean and variation: to be within the bounds, or within 2 %%", p.mean))
 }
 
 // judge judges V1 and V2 on a new record.
-func (r *record) judge(ctx context.Context, seed uint64, seeds, jobs int) ([]papers.Target, error) {
+func (r *record) judge(ctx context.Context, seed uint64, seeds, jobs int) ([]report.Target, error) {
 	v, err := r.validate(ctx, theory{fit: byWaves}, seed, seeds, jobs)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"headroom/jobs/buffers"
 	"headroom/jobs/deflation"
 	"headroom/lab/papers"
+	"headroom/lab/report"
 	"headroom/units"
 )
 
@@ -204,23 +205,23 @@ func (c *choice) lost(at *deflation.Point) float64 {
 }
 
 // over is a stat over the seeds of what was chosen.
-func (c *choice) over(of func(k int) float64) papers.Stat {
+func (c *choice) over(of func(k int) float64) report.Stat {
 	var all []float64
 	for k := range c.ours {
 		all = append(all, of(k))
 	}
-	return papers.Of(all)
+	return report.Of(all)
 }
 
 // mean is a stat over the seeds for which something was found.
-func (c *choice) mean(of func(at *deflation.Point) float64) papers.Stat {
+func (c *choice) mean(of func(at *deflation.Point) float64) report.Stat {
 	var all []float64
 	for _, at := range c.ours {
 		if at != nil {
 			all = append(all, of(at))
 		}
 	}
-	return papers.Of(all)
+	return report.Of(all)
 }
 
 // inWords says what was chosen, in the mean of the seeds.
@@ -239,14 +240,14 @@ func (c *choice) inWords() string {
 }
 
 // targets are B1 and B2: less error than by the paper's setting, under the same bounds.
-func (c *choice) targets(s *study) []papers.Target {
+func (c *choice) targets(s *study) []report.Target {
 	mine := c.over(func(k int) float64 { return c.lost(c.ours[k]) })
 	mine.Known = s.of(c.name, ours, meanOf(low)).Known
 	note := c.inWords() + "; to be less than the paper's setting loses"
 	if c.oracle != nil {
 		note += fmt.Sprintf("; the oracle drops %.1f %%", 100*c.oracle.Classes[0].Theta)
 	}
-	all := []papers.Target{papers.WithOracle(papers.Once(c.lost(c.oracle)), papers.From(100*c.error, papers.AtMost(100*c.error), papers.Judge(
+	all := []report.Target{report.WithOracle(report.Once(c.lost(c.oracle)), report.From(100*c.error, report.AtMost(100*c.error), report.Judge(
 		c.id+"/error", c.name+": error of low jobs, ours against "+c.static.name, "%", mine, mine.Mean < 100*c.error, note)))}
 	for class, name := range classNames() {
 		if c.bounds[class] == 0 {
@@ -259,7 +260,7 @@ func (c *choice) targets(s *study) []papers.Target {
 			model := c.mean(func(at *deflation.Point) float64 { return at.Classes[1].Service })
 			note += fmt.Sprintf("; execution %.1f s by the model, %.1f s simulated", model.Mean, s.of(c.name, ours, execOf(high)).Mean)
 		}
-		all = append(all, papers.WithOracle(s.of(c.name, oracle, meanOf(class)), papers.From(c.bounds[class], papers.AtMost(c.bounds[class]), papers.Judge(
+		all = append(all, report.WithOracle(s.of(c.name, oracle, meanOf(class)), report.From(c.bounds[class], report.AtMost(c.bounds[class]), report.Judge(
 			c.id+"/"+name, c.name+": mean response of the "+name+" class, ours against the bound", "s", got, got.Mean <= min(slack*c.bounds[class], (c.bounds[class]+plain.Mean)/2), note))))
 	}
 	return all

@@ -3,7 +3,7 @@ package dias
 import (
 	"slices"
 
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // quantity is one number of a run.
@@ -42,16 +42,16 @@ func (s *study) results(name, by string) []*result {
 }
 
 // of is a quantity of a policy in an experiment.
-func (s *study) of(experiment, policy string, q quantity) papers.Stat {
+func (s *study) of(experiment, policy string, q quantity) report.Stat {
 	var values []float64
 	for _, r := range s.results(experiment, policy) {
 		values = append(values, q(r))
 	}
-	return papers.Of(values)
+	return report.Of(values)
 }
 
 // change is by how many percent a quantity is higher under a policy than under another
 // on the same arrivals.
-func (s *study) change(experiment, policy, than string, q quantity) papers.Stat {
-	return papers.Of(s.each(experiment, policy, than, q))
+func (s *study) change(experiment, policy, than string, q quantity) report.Stat {
+	return report.Of(s.each(experiment, policy, than, q))
 }

@@ -5,7 +5,7 @@ import (
 	"math"
 	"strings"
 
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // Classes of an experiment with two.
@@ -13,8 +13,8 @@ const high, low = 0, 1
 
 // near judges a number against the paper's with an absolute tolerance; ordered is what must
 // hold of it at least.
-func near(id, what, unit string, paper, tolerance float64, got papers.Stat, ordered bool, why string) papers.Target {
-	return papers.From(paper, papers.Around(paper, tolerance), papers.Judge(id, what, unit, got, ordered, why))
+func near(id, what, unit string, paper, tolerance float64, got report.Stat, ordered bool, why string) report.Target {
+	return report.From(paper, report.Around(paper, tolerance), report.Judge(id, what, unit, got, ordered, why))
 }
 
 // rising reports whether each number is above the one before.
@@ -28,9 +28,9 @@ func rising(values ...float64) bool {
 }
 
 // targets judges everything.
-func (s *study) targets() []papers.Target {
-	var all []papers.Target
-	for _, part := range [][]papers.Target{
+func (s *study) targets() []report.Target {
+	var all []report.Target
+	for _, part := range [][]report.Target{
 		s.waste(), s.fig7(), s.fig8(), s.fig9(), s.fig10(), s.sprints(), s.table2(), s.energy(), s.fig11(),
 	} {
 		all = append(all, part...)
@@ -39,35 +39,35 @@ func (s *study) targets() []papers.Target {
 }
 
 // waste is A1 and A2: P alone wastes anything.
-func (s *study) waste() []papers.Target {
-	share := func(id, what, name string, paper, tolerance float64) papers.Target {
+func (s *study) waste() []report.Target {
+	share := func(id, what, name string, paper, tolerance float64) report.Target {
 		got, np := s.of(name, "P", wasteOf), s.of(name, "NP", wasteOf)
 		return near(id, "P: machine time of killed runs, "+what, "%", paper, tolerance, got, got.Low > 0 && np.Mean == 0, "P to waste some, NP nothing")
 	}
-	return []papers.Target{share("A1", "two classes", reference, 4, 1), share("A2", "three classes", three, 16, 3)}
+	return []report.Target{share("A1", "two classes", reference, 4, 1), share("A2", "three classes", three, 16, 3)}
 }
 
 // fig7 is A3 to A8: the reference set-up.
-func (s *study) fig7() []papers.Target {
-	than := func(policy string, q quantity) papers.Stat { return s.change(reference, policy, "P", q) }
+func (s *study) fig7() []report.Target {
+	than := func(policy string, q quantity) report.Stat { return s.change(reference, policy, "P", q) }
 	qh, ql, passed := s.of(reference, "P", queueOf(high)), s.of(reference, "P", queueOf(low)), s.of(reference, "P", overtakenOf)
 	npLow, np, ten, twenty := than("NP", meanOf(low)), than("NP", meanOf(high)), than("DA(0,10)", meanOf(low)), than("DA(0,20)", meanOf(low))
 	tail, highMean := than("DA(0,20)", tailOf(low)), than("DA(0,20)", meanOf(high))
 	// What each tenth gains beyond what came before it, in points.
 	first := differences(s.each(reference, "NP", "P", meanOf(low)), s.each(reference, "DA(0,10)", "P", meanOf(low)))
 	second := differences(s.each(reference, "DA(0,10)", "P", meanOf(low)), s.each(reference, "DA(0,20)", "P", meanOf(low)))
-	gap := papers.Of(differences(second, first))
+	gap := report.Of(differences(second, first))
 	const between = "a high job that comes while a low one runs, half of all, waits for its rest"
-	return []papers.Target{
-		papers.From(0.03, papers.Around(0.03, 0.03), papers.Judge("A3/high", "P: mean queueing time of the high class", "s", qh, qh.Mean < ql.Mean/100, fmt.Sprintf(
+	return []report.Target{
+		report.From(0.03, report.Around(0.03, 0.03), report.Judge("A3/high", "P: mean queueing time of the high class", "s", qh, qh.Mean < ql.Mean/100, fmt.Sprintf(
 			"to be below a hundredth of the low class's; with Poisson arrivals high jobs wait for each other for %.2f s, so 0.03 s is out of reach", s.alone(reference)))),
-		papers.From(310, papers.Around(310, 0.15*310), papers.Judge("A3/low", "P: mean queueing time of the low class", "s", ql, ql.Mean > 155 && ql.Mean < 620, "to be of this order, within a factor of 2")),
-		papers.Judge("A3/order", "P: jobs that a later one of their class overtakes", "%", passed, passed.High == 0, "to be none: a killed job goes back to the head of its buffer"),
+		report.From(310, report.Around(310, 0.15*310), report.Judge("A3/low", "P: mean queueing time of the low class", "s", ql, ql.Mean > 155 && ql.Mean < 620, "to be of this order, within a factor of 2")),
+		report.Judge("A3/order", "P: jobs that a later one of their class overtakes", "%", passed, passed.High == 0, "to be none: a killed job goes back to the head of its buffer"),
 		near("A4", "NP against P: mean response of the low class", "%", -20, 8, npLow, npLow.High < 0, "to fall"),
 		near("A5", "NP against P: mean response of the high class", "%", 80, 20, np, np.Low > 0, "to rise; "+between),
 		near("A6/mean", "DA(0,20) against P: mean response of the low class", "%", -65, 10, twenty, twenty.Mean < ten.Mean && ten.Mean < npLow.Mean, "more than DA(0,10), and that more than NP"),
 		near("A6/p95", "DA(0,20) against P: 95th percentile of the low class", "%", -65, 10, tail, tail.Mean < than("DA(0,10)", tailOf(low)).Mean, "more than DA(0,10)"),
-		papers.Judge("A7", "by how much more the second tenth gains than the first, low mean", "points", gap, gap.Low > 0, fmt.Sprintf(
+		report.Judge("A7", "by how much more the second tenth gains than the first, low mean", "points", gap, gap.Low > 0, fmt.Sprintf(
 			"NP %.1f %%, DA(0,10) %.1f %%, DA(0,20) %.1f %%: the second tenth to gain more, as a whole wave drops: %d, %d and %d waves", npLow.Mean, ten.Mean, twenty.Mean, waves(0), waves(0.1), waves(0.2))),
 		near("A8", "DA(0,20) against P: mean response of the high class", "%", 10, 10, highMean, highMean.Mean > 0 && highMean.High < np.Low, fmt.Sprintf(
 			"to be a rise, below that of NP (%.1f %%); +10 %% is out of reach for one server at this load: %s", np.Mean, between)),
@@ -114,12 +114,12 @@ func differences(a, b []float64) []float64 {
 }
 
 // fig8 is A9 to A11: what the gains depend on.
-func (s *study) fig8() []papers.Target {
-	gain := func(name, policy string, q quantity) papers.Stat { return s.change(name, policy, "P", q) }
+func (s *study) fig8() []report.Target {
+	gain := func(name, policy string, q quantity) report.Stat { return s.change(name, policy, "P", q) }
 	lows := func(policy string) float64 { return s.of(sameSize, policy, meanOf(low)).Mean }
 	same, sameHigh, refHigh := gain(sameSize, "DA(0,20)", meanOf(low)), gain(sameSize, "DA(0,20)", meanOf(high)), gain(reference, "DA(0,20)", meanOf(high))
 	quiet, quietHigh, npHigh := gain(lowLoad, "NP", meanOf(low)), gain(lowLoad, "NP", meanOf(high)), gain(reference, "NP", meanOf(high))
-	return append([]papers.Target{
+	return append([]report.Target{
 		near("A9", "same size: DA(0,20) against P, mean response of the low class", "%", -80, 10, same,
 			rising(lows("DA(0,20)"), lows("DA(0,10)"), lows("NP"), lows("P")) && sameHigh.Mean < refHigh.Mean, fmt.Sprintf(
 				"P, NP, DA(0,10), DA(0,20) to be ever quicker, and the high class to lose less (%+.1f %%) than in the reference (%+.1f %%); 80 %% is out of reach: the drop takes a fifth of the low jobs' time, so the load falls to 0.66 only",
@@ -131,8 +131,8 @@ func (s *study) fig8() []papers.Target {
 }
 
 // fig8b is A11: nine high jobs to one low.
-func (s *study) fig8b() []papers.Target {
-	against := func(name, than string, q quantity) papers.Stat { return s.change(name, "DA(0,20)", than, q) }
+func (s *study) fig8b() []report.Target {
+	against := func(name, than string, q quantity) report.Stat { return s.change(name, "DA(0,20)", than, q) }
 	most, mostTail := against(mostlyHigh, "NP", meanOf(low)), against(mostlyHigh, "NP", tailOf(low))
 	ref, refTail := against(reference, "NP", meanOf(low)), against(reference, "NP", tailOf(low))
 	tail, grows := against(mostlyHigh, "P", tailOf(low)), against(mostlyHigh, "P", meanOf(high))
@@ -140,23 +140,23 @@ func (s *study) fig8b() []papers.Target {
 	note := fmt.Sprintf("over NP it is to gain something, and less than in the reference: mean %.1f and %.1f %%, tail %.1f and %.1f %%; at load %g, as P has no steady state at 0.8",
 		most.Mean, ref.Mean, mostTail.Mean, refTail.Mean, mostlyHighFor)
 	refGrows := against(reference, "P", meanOf(high))
-	slower := papers.Judge("A11/high", "nine high jobs to one low: DA(0,20) against P, mean response of the high class", "%", grows,
+	slower := report.Judge("A11/high", "nine high jobs to one low: DA(0,20) against P, mean response of the high class", "%", grows,
 		grows.Low > 0 && grows.Mean < s.change(mostlyHigh, "NP", "P", meanOf(high)).Mean, fmt.Sprintf("to rise, less than under NP, and more than in the reference (%+.1f %%): that does not hold at load %g", refGrows.Mean, mostlyHighFor))
-	if slower.Verdict == papers.Met && grows.Mean <= refGrows.Mean {
-		slower.Verdict = papers.Order
+	if slower.Verdict == report.Met && grows.Mean <= refGrows.Mean {
+		slower.Verdict = report.Order
 	}
-	return []papers.Target{
+	return []report.Target{
 		near("A11/low", "nine high jobs to one low: DA(0,20) against P, 95th percentile of the low class", "%", -20, 10, tail, tail.High < 0 && less, note),
 		slower,
 	}
 }
 
 // fig9 is A12: three classes.
-func (s *study) fig9() []papers.Target {
+func (s *study) fig9() []report.Target {
 	const medium, lowest = 1, 2
-	var all []papers.Target
+	var all []report.Target
 	for i, policy := range []string{"DA(0,10,20)", "DA(0,20,40)"} {
-		change := func(than string, class int) papers.Stat { return s.change(three, policy, than, tailOf(class)) }
+		change := func(than string, class int) report.Stat { return s.change(three, policy, than, tailOf(class)) }
 		h, m, l := change("P", high), change("P", medium), change("P", lowest)
 		lm, mm := s.change(three, policy, "P", meanOf(lowest)), s.change(three, policy, "P", meanOf(medium))
 		// What the drop itself gains, on the same jobs: all three tails are to fall, those of the low class by a wave's worth.
@@ -173,7 +173,7 @@ func (s *study) fig9() []papers.Target {
 }
 
 // fig10 is A13: the triangle count.
-func (s *study) fig10() []papers.Target {
+func (s *study) fig10() []report.Target {
 	five, ten, np := s.change(triangle, "DA(0,5)", "P", meanOf(low)), s.change(triangle, "DA(0,10)", "P", meanOf(low)), s.change(triangle, "NP", "P", meanOf(low))
 	ordered := true
 	for _, q := range []quantity{meanOf(low), tailOf(low), meanOf(high), tailOf(high)} {
@@ -184,8 +184,8 @@ func (s *study) fig10() []papers.Target {
 		ordered = ordered && rising(by...)
 	}
 	lows, highs := s.change(triangle, "DA(0,5)", "P", tailOf(low)), s.change(triangle, "DA(0,5)", "P", tailOf(high))
-	return []papers.Target{
-		papers.From(-50, papers.AtMost(-50), papers.Judge("A13/mean", "triangle count: DA(0,5) against P, mean response of the low class", "%", five, ordered && ten.Mean <= -50, fmt.Sprintf(
+	return []report.Target{
+		report.From(-50, report.AtMost(-50), report.Judge("A13/mean", "triangle count: DA(0,5) against P, mean response of the low class", "%", five, ordered && ten.Mean <= -50, fmt.Sprintf(
 			"5 and 10 %% each stage to gain 50 %% or more (%.1f and %.1f %%), and means and tails of both classes to fall with the ratio, from NP on; NP alone gains %.1f %%", five.Mean, ten.Mean, np.Mean))),
 		near("A13/tail", "triangle count: DA(0,5) against P, 95th percentile of the high class", "%", -50, 10, highs, ordered, fmt.Sprintf(
 			"the paper's falls by a factor like the low class's (here %.1f %%): ours falls with the ratio only, %.1f %% against NP, as a high job waits behind a low one of its own size", lows.Mean, s.change(triangle, "DA(0,5)", "NP", tailOf(high)).Mean)),
@@ -193,12 +193,12 @@ func (s *study) fig10() []papers.Target {
 }
 
 // sprints is A14 and A15.
-func (s *study) sprints() []papers.Target {
+func (s *study) sprints() []report.Target {
 	nps := "NPS " + limitedBudget
 	cut, exec, share := s.change(complete, "NPS "+unlimitedBudget, "P", execOf(high)), s.of(complete, nps, execOf(high)), s.of(complete, nps, shareOf(high))
 	watts := s.of(complete, "NPS "+unlimitedBudget, func(r *result) float64 { return r.classes[high].joules / r.classes[high].exec })
 	const table = 99.8
-	return []papers.Target{
+	return []report.Target{
 		near("A14", "sprint from the start: execution time of the high class", "%", -60, 1, cut, math.Abs(watts.Mean-sprintWatts) < 1, fmt.Sprintf(
 			"at %d instead of %d W (%.1f W measured): these are inputs", sprintWatts, busyWatts, watts.Mean)),
 		near("A15/exec", "sprint after 65 s, 22 kJ: execution time of the high class", "s", table, 0.02*table, exec, exec.High < s.of(complete, "NP", execOf(high)).Low,
@@ -223,8 +223,8 @@ func paperTable2() []struct {
 }
 
 // table2 is A16, within 15 %; policies are to be in the paper's order.
-func (s *study) table2() []papers.Target {
-	var all []papers.Target
+func (s *study) table2() []report.Target {
+	var all []report.Target
 	rows := paperTable2()
 	for _, row := range rows {
 		for class, times := range row.times {
@@ -250,10 +250,10 @@ func (s *study) table2() []papers.Target {
 }
 
 // energy is A17: the energy of all jobs against P.
-func (s *study) energy() []papers.Target {
+func (s *study) energy() []report.Target {
 	paper := map[string][]float64{limitedBudget: {-15, -18.3, -21.6}, unlimitedBudget: {-26, -28.2, -31}}
 	policies := []string{"NPS", "DIAS(0,10)", "DIAS(0,20)"}
-	saved := func(policy, budget string) papers.Stat { return s.change(complete, policy+" "+budget, "P", energyOf) }
+	saved := func(policy, budget string) report.Stat { return s.change(complete, policy+" "+budget, "P", energyOf) }
 	ordered := true
 	np := s.change(complete, "NP", "P", energyOf).Mean
 	below := [2]float64{np, np} // what the policy before saves, from no sprints on
@@ -262,7 +262,7 @@ func (s *study) energy() []papers.Target {
 		ordered = ordered && u < l && rising(l, below[0]) && rising(u, below[1])
 		below = [2]float64{l, u}
 	}
-	var all []papers.Target
+	var all []report.Target
 	for _, budget := range []string{limitedBudget, unlimitedBudget} {
 		for i, policy := range policies {
 			whole := s.change(complete, policy+" "+budget, "P", wholeOf)
@@ -288,8 +288,8 @@ func dropGain(policy string, class int) float64 {
 }
 
 // fig11 is A18: latency of the complete DIAS against P.
-func (s *study) fig11() []papers.Target {
-	var all []papers.Target
+func (s *study) fig11() []report.Target {
+	var all []report.Target
 	for _, policy := range []string{"DIAS(0,10)", "DIAS(0,20)"} {
 		for _, budget := range []string{limitedBudget, unlimitedBudget} {
 			for class := range classNames() {
@@ -302,7 +302,7 @@ func (s *study) fig11() []papers.Target {
 
 // latency is A18 of a class: against P, and what the drop itself gains against NPS with the
 // same sprints.
-func (s *study) latency(policy, budget string, class int) papers.Target {
+func (s *study) latency(policy, budget string, class int) report.Target {
 	paper := map[string][2]float64{limitedBudget: {-40, -90}, unlimitedBudget: {-60, -90}}[budget][class]
 	name := classNames()[class]
 	than := func(budget string, q quantity) float64 { return s.change(complete, policy+" "+budget, "P", q).Mean }

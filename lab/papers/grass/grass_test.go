@@ -15,7 +15,7 @@ import (
 	"headroom/internal/leaks"
 	"headroom/internal/testkit"
 	"headroom/jobs/speculation"
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 func TestMain(m *testing.M) { os.Exit(leaks.Main(m, os.Stderr)) }
@@ -128,7 +128,7 @@ func TestOrder(t *testing.T) {
 	}
 	for _, target := range f.targets() {
 		missing := strings.HasPrefix(target.ID, "C2") || strings.HasPrefix(target.ID, "C3") || strings.HasPrefix(target.ID, "G2") || strings.HasPrefix(target.ID, "C9")
-		if missing && target.Verdict != papers.Short && target.Verdict != papers.NotRun {
+		if missing && target.Verdict != report.Short && target.Verdict != report.NotRun {
 			t.Errorf("%s was not run and is %s", target.ID, target.Verdict)
 		}
 	}
@@ -166,30 +166,6 @@ func TestSamplesOfAJob(t *testing.T) {
 	}
 }
 
-// Every target that is not short has a mutant, and every expected one exists.
-func TestMutantsNameTargets(t *testing.T) {
-	t.Parallel()
-	ids := map[string]bool{}
-	for _, target := range (&figures{}).targets() {
-		if ids[target.ID] {
-			t.Errorf("%s twice", target.ID)
-		}
-		ids[target.ID] = true
-	}
-	for _, m := range mutations() {
-		for _, id := range m.expected {
-			if !ids[id] {
-				t.Errorf("%s: no target %s", m.name, id)
-			}
-		}
-		for _, of := range m.of {
-			if len(named(of)) != 1 {
-				t.Errorf("%s: no variant %s", m.name, of)
-			}
-		}
-	}
-}
-
 // Flags that make no sense, and folders without the trace.
 func TestFlags(t *testing.T) {
 	t.Parallel()
@@ -197,7 +173,7 @@ func TestFlags(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--jobs", "1"}, "--jobs 1: must be from 6 to 600"},
+		{[]string{"--seeds", "0"}, "--seeds 0: must be from 1 to 1000"},
 		{[]string{"--traces", t.TempDir()}, "--traces: "},
 		{[]string{"--engine", "yarn"}, "--engine"},
 	} {

@@ -3,9 +3,10 @@ package grass
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // figures are what targets are judged on.
@@ -52,16 +53,8 @@ func (t trial) gain(scene, mine, than string, bin int) float64 {
 	return (1 - a/b) * 100
 }
 
-func over(trials []trial, of func(trial) float64) papers.Stat {
-	values := make([]float64, len(trials))
-	for i, t := range trials {
-		values[i] = of(t)
-	}
-	return papers.Of(values)
-}
-
-func (f *figures) gain(scene, mine, than string, bin int) papers.Stat {
-	return over(f.trials, func(t trial) float64 { return t.gain(scene, mine, than, bin) })
+func (f *figures) gain(scene, mine, than string, bin int) report.Stat {
+	return report.Over(f.trials, func(t trial) float64 { return t.gain(scene, mine, than, bin) })
 }
 
 // perBin are the gains of the bins in words.
@@ -74,7 +67,7 @@ func (f *figures) perBin(scene, mine, than string) string {
 }
 
 // targets are C1 to C9, and what ours must do beyond them.
-func (f *figures) targets() []papers.Target {
+func (f *figures) targets() []report.Target {
 	all := f.baselines()
 	all = append(all, f.switching()...)
 	all = append(all, f.strawman()...)
@@ -85,20 +78,20 @@ func (f *figures) targets() []papers.Target {
 }
 
 // against is a target of GRASS's gain on a baseline.
-func (f *figures) against(id, what, scene, than string, paper, least float64) papers.Target {
+func (f *figures) against(id, what, scene, than string, paper, least float64) report.Target {
 	g := f.gain(scene, grassName, than, everything)
-	return papers.From(paper, papers.AtLeast(least), papers.Judge(id, what, "%", g, g.Mean > 0, f.perBin(scene, grassName, than)))
+	return report.From(paper, report.AtLeast(least), report.Judge(id, what, "%", g, g.Mean > 0, f.perBin(scene, grassName, than)))
 }
 
 // baselines are C1 to C3. The paper's numbers are those of its prototype on Hadoop.
-func (f *figures) baselines() []papers.Target {
-	large := over(f.trials, func(t trial) float64 {
+func (f *figures) baselines() []report.Target {
+	large := report.Over(f.trials, func(t trial) float64 {
 		return t.gain(deadlines, grassName, late, bins-1) - t.gain(deadlines, grassName, late, 0)
 	})
-	return []papers.Target{
+	return []report.Target{
 		f.against("C1/late", "deadline: tasks done, GRASS against LATE", deadlines, late, 34, 15),
 		f.against("C1/mantri", "deadline: tasks done, GRASS against Mantri", deadlines, mantri, 34, 15),
-		papers.Judge("C1/bins", "deadline: gain on LATE of large jobs, beyond that of small ones", "points", large, large.Mean > 0, "to be above 0"),
+		report.Judge("C1/bins", "deadline: gain on LATE of large jobs, beyond that of small ones", "points", large, large.Mean > 0, "to be above 0"),
 		f.against("C2/late", "error bound: time saved, GRASS against LATE", errorBounds, late, 24, 10),
 		f.against("C2/mantri", "error bound: time saved, GRASS against Mantri", errorBounds, mantri, 24, 10),
 		f.against("C3/late", "exact jobs: time saved, GRASS against LATE", exactJobs, late, 34, 10),
@@ -110,12 +103,12 @@ func (f *figures) baselines() []papers.Target {
 const worseMost = 2
 
 // switching is C4 and C5.
-func (f *figures) switching() (all []papers.Target) {
+func (f *figures) switching() (all []report.Target) {
 	for _, scene := range []string{deadlines, errorBounds} {
-		best := over(f.trials, func(t trial) float64 {
+		best := report.Over(f.trials, func(t trial) float64 {
 			return min(t.gain(scene, grassName, gs, everything), t.gain(scene, grassName, ras, everything))
 		})
-		all = append(all, papers.From(20, papers.AtLeast(20), papers.Judge("C4/"+scene, scene+": GRASS against the better one of GS and RAS", "%", best, best.Mean >= -worseMost,
+		all = append(all, report.From(20, report.AtLeast(20), report.Judge("C4/"+scene, scene+": GRASS against the better one of GS and RAS", "%", best, best.Mean >= -worseMost,
 			fmt.Sprintf("against GS: %s; against RAS: %s; not to be worse by more than %d %%", f.perBin(scene, grassName, gs), f.perBin(scene, grassName, ras), worseMost))))
 	}
 	for _, scene := range []string{deadlines, errorBounds} {
@@ -125,29 +118,29 @@ func (f *figures) switching() (all []papers.Target) {
 				mine, than = gs, ras
 			}
 			g := f.gain(scene, mine, than, b)
-			all = append(all, papers.Judge("C5/"+scene+"-"+name, fmt.Sprintf("%s, %s jobs: %s against %s", scene, name, mine, than), "%", g, g.Mean > 0, "to be above 0"))
+			all = append(all, report.Judge("C5/"+scene+"-"+name, fmt.Sprintf("%s, %s jobs: %s against %s", scene, name, mine, than), "%", g, g.Mean > 0, "to be above 0"))
 		}
 	}
 	return all
 }
 
 // strawman is C6: what of GRASS's gain a switch at two waves gets.
-func (f *figures) strawman() (all []papers.Target) {
+func (f *figures) strawman() (all []report.Target) {
 	for _, x := range []struct {
 		scene string
 		paper float64
 	}{{deadlines, 0.66}, {errorBounds, 0.73}} {
-		part := over(f.trials, func(t trial) float64 {
+		part := report.Over(f.trials, func(t trial) float64 {
 			return t.gain(x.scene, strawman, late, everything) / t.gain(x.scene, grassName, late, everything)
 		})
-		all = append(all, papers.From(x.paper, papers.Range{Low: 0.5, High: 0.9},
-			papers.Judge("C6/"+x.scene, x.scene+": the strawman's gain on LATE over GRASS's", "", part, part.Mean < 1, "to be below 1")))
+		all = append(all, report.From(x.paper, report.Range{Low: 0.5, High: 0.9},
+			report.Judge("C6/"+x.scene, x.scene+": the strawman's gain on LATE over GRASS's", "", part, part.Mean < 1, "to be below 1")))
 	}
 	return all
 }
 
 // perturbation is C7: the best part of sample jobs.
-func (f *figures) perturbation(scene string) papers.Target {
+func (f *figures) perturbation(scene string) report.Target {
 	best, most := 0.0, math.Inf(-1)
 	var parts []string
 	for _, xi := range xis() {
@@ -157,15 +150,15 @@ func (f *figures) perturbation(scene string) papers.Target {
 			best, most = 100*xi, g.Mean
 		}
 	}
-	got := papers.Once(best)
+	got := report.Once(best)
 	got.Known = f.gain(scene, xiName(xis()[0]), late, everything).Known
-	return papers.From(15, papers.Range{Low: 5, High: 25}, papers.Judge("C7/"+scene, scene+": part of sample jobs with the greatest gain on LATE", "%", got,
+	return report.From(15, report.Range{Low: 5, High: 25}, report.Judge("C7/"+scene, scene+": part of sample jobs with the greatest gain on LATE", "%", got,
 		best > 100*xis()[0] && best < 100*xis()[len(xis())-1], "gains by part: "+strings.Join(parts, ", ")+"; to be greatest between the ends"))
 }
 
 // optimal is C8: small jobs against a search that is told all times.
-func (f *figures) optimal(scene string) papers.Target {
-	part := over(f.trials, func(t trial) float64 {
+func (f *figures) optimal(scene string) report.Target {
+	part := report.Over(f.trials, func(t trial) float64 {
 		a, ok := t.value(scene, grassName, everything)
 		b, ok2 := t.value(scene, oracle, everything)
 		switch {
@@ -176,12 +169,12 @@ func (f *figures) optimal(scene string) papers.Target {
 		}
 		return 100 * b / a
 	})
-	return papers.From(100, papers.AtLeast(90), papers.Judge("C8/"+strings.TrimSuffix(scene, "-few"), "jobs of 6 to 9 tasks: GRASS over the oracle", "%", part, part.Mean >= 80,
+	return report.From(100, report.AtLeast(90), report.Judge("C8/"+strings.TrimSuffix(scene, "-few"), "jobs of 6 to 9 tasks: GRASS over the oracle", "%", part, part.Mean >= 80,
 		"the oracle is told the time of every copy before it starts; the ordering asks for 80 %"))
 }
 
 // flat is a target of gains of GRASS on LATE in some scenes that are to be near each other.
-func (f *figures) flat(id, what string, names []string) papers.Target {
+func (f *figures) flat(id, what string, names []string) report.Target {
 	low, high := math.Inf(1), math.Inf(-1)
 	var parts []string
 	known := true
@@ -191,12 +184,12 @@ func (f *figures) flat(id, what string, names []string) papers.Target {
 		low, high = min(low, g.Mean), max(high, g.Mean)
 		parts = append(parts, fmt.Sprintf("%s: %.1f %%", name, g.Mean))
 	}
-	spread := papers.Once(high - low)
+	spread := report.Once(high - low)
 	spread.Known = known
-	return papers.From(0, papers.AtMost(10), papers.Judge(id, what, "points", spread, low > 0, strings.Join(parts, ", ")+"; all above 0, and at most 10 points apart"))
+	return report.From(0, report.AtMost(10), report.Judge(id, what, "points", spread, low > 0, strings.Join(parts, ", ")+"; all above 0, and at most 10 points apart"))
 }
 
-func (f *figures) flatSlack() papers.Target {
+func (f *figures) flatSlack() report.Target {
 	var names []string
 	for _, s := range slacks() {
 		names = append(names, slackName(s))
@@ -204,7 +197,7 @@ func (f *figures) flatSlack() papers.Target {
 	return f.flat("C9/slack", "gains on LATE by the deadline's slack, 2 to 20 %: how far apart", names)
 }
 
-func (f *figures) flatDAG(kind string) papers.Target {
+func (f *figures) flatDAG(kind string) report.Target {
 	var names []string
 	for _, n := range dags() {
 		names = append(names, dagName(n, kind))
@@ -213,28 +206,50 @@ func (f *figures) flatDAG(kind string) papers.Target {
 }
 
 // ours is what our policy must do beyond the paper's: no worse without caps, better under them.
-func (f *figures) ours() (all []papers.Target) {
+func (f *figures) ours() (all []report.Target) {
 	for _, scene := range []string{deadlines, errorBounds} {
 		g := f.gain(scene, ours, grassName, everything)
-		all = append(all, papers.Judge("G1/"+scene, scene+", no caps: ours against GRASS", "%", g, g.Mean >= -1, "not to be worse by more than 1 %"))
+		all = append(all, report.Judge("G1/"+scene, scene+", no caps: ours against GRASS", "%", g, g.Mean >= -1, "not to be worse by more than 1 %"))
 	}
 	for _, scene := range []string{deadlinesCapped, errorsCapped} {
 		g := f.gain(scene, ours, grassName, everything)
-		all = append(all, papers.Judge("G2/"+scene, scene+": ours against GRASS", "%", g, g.Low > 0,
+		all = append(all, report.Judge("G2/"+scene, scene+": ours against GRASS", "%", g, g.Low > 0,
 			f.perBin(scene, ours, grassName)+"; against LATE "+f.perBin(scene, ours, late)+"; to be above 0, beyond the bounds"))
 	}
 	return all
 }
 
 // onTrace are C1 and C2 with the numbers of tasks of a trace's jobs.
-func (f *figures) onTrace() []papers.Target {
+func (f *figures) onTrace() []report.Target {
 	const one, two = "deadline, sizes of Facebook's jobs of 2010: GRASS against LATE", "error bound, sizes of Facebook's jobs of 2010: GRASS against LATE"
 	if f.traced == nil {
-		return []papers.Target{papers.Left("C1/facebook2010", one, "%", f.why), papers.Left("C2/facebook2010", two, "%", f.why)}
+		return []report.Target{report.Left("C1/facebook2010", one, "%", f.why), report.Left("C2/facebook2010", two, "%", f.why)}
 	}
 	t := &figures{trials: f.traced}
-	return []papers.Target{
+	return []report.Target{
 		t.against("C1/facebook2010", one, deadlines, late, 34, 15),
 		t.against("C2/facebook2010", two, errorBounds, late, 24, 10),
 	}
+}
+
+// policies has a row for each policy in each scene with bins: what it achieves, and at what cost.
+func (f *figures) policies() [][]string {
+	rows := [][]string{{"scene", "policy", "all", "small", "medium", "large", "slot time lost", "copies a task"}}
+	for _, sc := range scenes() {
+		if sc.few || sc.slack > 0 || sc.stages > 0 {
+			continue
+		}
+		for _, v := range named(sc.variants...) {
+			row := []string{sc.name, v.name}
+			for i := range 6 {
+				s := report.Over(f.trials, func(t trial) float64 {
+					r := t[key{sc.name, v.name}]
+					return [...]float64{r.all, r.bins[0], r.bins[1], r.bins[2], r.lost, r.second}[i]
+				})
+				row = append(row, strconv.FormatFloat(s.Mean, 'f', 3, 64))
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
 }

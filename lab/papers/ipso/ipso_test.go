@@ -10,7 +10,7 @@ import (
 
 	"headroom/internal/leaks"
 	"headroom/internal/testkit"
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 func TestMain(m *testing.M) { os.Exit(leaks.Main(m, os.Stderr)) }
@@ -22,7 +22,7 @@ func TestStudy(t *testing.T) {
 		t.Error("the same seeds give other targets")
 	}
 	for _, x := range a.targets() {
-		if x.Verdict == papers.Short {
+		if x.Verdict == report.Short {
 			t.Errorf("%s is short: %v", x.ID, *x.Got)
 		}
 	}
@@ -39,7 +39,7 @@ func TestCommand(t *testing.T) {
 	if exit != 0 || len(got.Targets) != 31 {
 		t.Errorf("exit %d, %d targets: %s", exit, len(got.Targets), stderr)
 	}
-	for _, name := range []string{"targets.csv", "targets.md", "table21.csv", "fig2.8.svg"} {
+	for _, name := range []string{"targets.csv", "targets.md", "targets.svg"} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"headroom/jobs/scaling/ipso"
 	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // The streams of random numbers of a seed.
@@ -176,16 +177,19 @@ func (r rules) run(seed uint64, seeds int) (*figures, error) {
 	}, func(int) {})
 }
 
-func (f *figures) each(of func(*trial) float64) papers.Stat {
-	values := make([]float64, len(f.trials))
-	for i, t := range f.trials {
-		values[i] = of(t)
+func (f *figures) each(of func(*trial) float64) report.Stat { return report.Over(f.trials, of) }
+
+// judged runs and judges everything.
+func (r rules) judged(seed uint64, seeds int) ([]report.Target, error) {
+	f, err := r.run(seed, seeds)
+	if err != nil {
+		return nil, err
 	}
-	return papers.Of(values)
+	return f.targets(), nil
 }
 
 // targets are E1 to E7.
-func (f *figures) targets() []papers.Target {
+func (f *figures) targets() []report.Target {
 	all := f.closed()
 	all = append(all, f.filterTargets()...)
 	all = append(all, f.teraTargets()...)
@@ -193,64 +197,64 @@ func (f *figures) targets() []papers.Target {
 }
 
 // closed are E1 and E2: identities, types and bounds.
-func (f *figures) closed() []papers.Target {
+func (f *figures) closed() []report.Target {
 	deviation := f.each(func(t *trial) float64 { return t.deviation })
 	types, bounds, peaks := f.each(func(t *trial) float64 { return t.types }), f.each(func(t *trial) float64 { return t.bounds }), f.each(func(t *trial) float64 { return t.peaks })
 	tera := ipso.Model{Eta: 2 / 6.3, Alpha: teraRatio}
 	bound, _ := f.bound(tera)
-	return []papers.Target{
-		papers.Judge("E1/laws", "(2.12): largest relative deviation of Amdahl's, Gustafson's and Sun-Ni's laws as special cases", "", deviation, deviation.High < identity, "exact but for rounding"),
-		papers.From(100, papers.AtLeast(100), papers.Judge("E2/types", "types I to IV: models that grow as their type says", "%", types, types.Mean > 50, fmt.Sprintf("%d models a seed", models))),
-		papers.From(0, papers.AtMost(0.1), papers.Judge("E2/bounds", "bounds of III,1 and III,2: largest deviation of the speed-up at n = 1e15", "%", bounds, bounds.Mean < 10, "")),
-		papers.From(0, papers.AtMost(1), papers.Judge("E2/peaks", "(2.17): largest distance of the peak from (1/(beta(gamma-1)))^(1/gamma)", "", peaks, peaks.Mean < 10, "the nearest whole number")),
-		papers.From(teraBound, papers.Around(teraBound, 0.01), papers.Judge("E2/terasort", "bound of TeraSort by III,1 with EX/IN = 4.3", "", papers.Once(bound), bound > 1, "eta = 0.317 follows from the bound, it is not printed")),
+	return []report.Target{
+		report.Judge("E1/laws", "(2.12): largest relative deviation of Amdahl's, Gustafson's and Sun-Ni's laws as special cases", "", deviation, deviation.High < identity, "exact but for rounding"),
+		report.From(100, report.AtLeast(100), report.Judge("E2/types", "types I to IV: models that grow as their type says", "%", types, types.Mean > 50, fmt.Sprintf("%d models a seed", models))),
+		report.From(0, report.AtMost(0.1), report.Judge("E2/bounds", "bounds of III,1 and III,2: largest deviation of the speed-up at n = 1e15", "%", bounds, bounds.Mean < 10, "")),
+		report.From(0, report.AtMost(1), report.Judge("E2/peaks", "(2.17): largest distance of the peak from (1/(beta(gamma-1)))^(1/gamma)", "", peaks, peaks.Mean < 10, "the nearest whole number")),
+		report.From(teraBound, report.Around(teraBound, 0.01), report.Judge("E2/terasort", "bound of TeraSort by III,1 with EX/IN = 4.3", "", report.Once(bound), bound > 1, "eta = 0.317 follows from the bound, it is not printed")),
 	}
 }
 
 // filterTargets are E3 and E4: Table 2.1.
-func (f *figures) filterTargets() []papers.Target {
+func (f *figures) filterTargets() []report.Target {
 	t := f.table
-	slope := papers.Stat{Mean: t.slope.Value, Low: t.slope.Low, High: t.slope.High, Known: true}
-	overhead := papers.Stat{Mean: t.line.Slope.Value, Low: t.line.Slope.Low, High: t.line.Slope.High, Known: true}
+	slope := report.Stat{Mean: t.slope.Value, Low: t.slope.Low, High: t.slope.High, Known: true}
+	overhead := report.Stat{Mean: t.line.Slope.Value, Low: t.line.Slope.Low, High: t.line.Slope.High, Known: true}
 	n, s := t.peak()
-	all := []papers.Target{
-		papers.From(2, papers.Around(2, 2*printed), papers.Judge("E3/gamma", "slope of q in logarithms: gamma", "", slope, slope.Mean > 1, "above 1: type IV")),
-		papers.From(0.61, papers.Around(0.61, 0.61*printed), papers.Judge("E3/overhead", "W_o for each unit", "s", overhead, overhead.Low > 0, fmt.Sprintf("W_o = %.2f n %+.2f", t.line.Slope.Value, t.line.Intercept.Value))),
-		papers.Judge("E3/residual", "largest residual of that line", "s", papers.Once(t.residual), t.residual < 0.1, "to be below 0.1"),
-		papers.From(taskAlone, papers.Around(taskAlone, taskAlone*printed), papers.Judge("E3/alone", "E[T_p,1(1)] extrapolated by a*n^b", "s", papers.Once(t.slowest.at(1)), t.slowest.at(1) > 1000, "the paper does not name its curve")),
-		papers.From(taskAlone, papers.Around(taskAlone, taskAlone*printed), papers.Judge("E3/alone-offset", "E[T_p,1(1)] extrapolated by a*n^b + c", "s", papers.Once(t.alone), t.alone > 1000, "the paper does not name its curve")),
-		papers.From(21, papers.Range{Low: 20, High: 21}, papers.Judge("E4/peak", "largest speed-up", "", papers.Once(s), s > t.speedup(10) && s > t.speedup(200), "by (2.18) with the fitted curves")),
-		papers.From(60, papers.Around(60, 5), papers.Judge("E4/at", "degree of the largest speed-up", "", papers.Once(float64(n)), n > 30 && n < 90, "")),
+	all := []report.Target{
+		report.From(2, report.Around(2, 2*printed), report.Judge("E3/gamma", "slope of q in logarithms: gamma", "", slope, slope.Mean > 1, "above 1: type IV")),
+		report.From(0.61, report.Around(0.61, 0.61*printed), report.Judge("E3/overhead", "W_o for each unit", "s", overhead, overhead.Low > 0, fmt.Sprintf("W_o = %.2f n %+.2f", t.line.Slope.Value, t.line.Intercept.Value))),
+		report.Judge("E3/residual", "largest residual of that line", "s", report.Once(t.residual), t.residual < 0.1, "to be below 0.1"),
+		report.From(taskAlone, report.Around(taskAlone, taskAlone*printed), report.Judge("E3/alone", "E[T_p,1(1)] extrapolated by a*n^b", "s", report.Once(t.slowest.at(1)), t.slowest.at(1) > 1000, "the paper does not name its curve")),
+		report.From(taskAlone, report.Around(taskAlone, taskAlone*printed), report.Judge("E3/alone-offset", "E[T_p,1(1)] extrapolated by a*n^b + c", "s", report.Once(t.alone), t.alone > 1000, "the paper does not name its curve")),
+		report.From(21, report.Range{Low: 20, High: 21}, report.Judge("E4/peak", "largest speed-up", "", report.Once(s), s > t.speedup(10) && s > t.speedup(200), "by (2.18) with the fitted curves")),
+		report.From(60, report.Around(60, 5), report.Judge("E4/at", "degree of the largest speed-up", "", report.Once(float64(n)), n > 30 && n < 90, "")),
 	}
 	for _, x := range []struct{ n, want float64 }{{120, 16.6}, {200, 11.7}} {
 		got := t.speedup(x.n)
-		all = append(all, papers.From(x.want, papers.Around(x.want, x.want*printed), papers.Judge(fmt.Sprintf("E4/%.0f", x.n), fmt.Sprintf("speed-up at %.0f", x.n), "", papers.Once(got), got < s, "beyond the peak, lower")))
+		all = append(all, report.From(x.want, report.Around(x.want, x.want*printed), report.Judge(fmt.Sprintf("E4/%.0f", x.n), fmt.Sprintf("speed-up at %.0f", x.n), "", report.Once(got), got < s, "beyond the peak, lower")))
 	}
 	for i, want := range []float64{7.471, 16.521, 20.107, 18.765} {
 		p := t.points[i]
-		all = append(all, papers.From(want, papers.Around(want, 1e-3), papers.Judge(fmt.Sprintf("E4/measured-%d", p.N), fmt.Sprintf("measured speed-up at %d", p.N), "", papers.Once(p.Speedup), p.Speedup > 1, "")))
+		all = append(all, report.From(want, report.Around(want, 1e-3), report.Judge(fmt.Sprintf("E4/measured-%d", p.N), fmt.Sprintf("measured speed-up at %d", p.N), "", report.Once(p.Speedup), p.Speedup > 1, "")))
 	}
 	return append(all, f.fitTargets()...)
 }
 
 // fitTargets are what the fit makes of the four speed-ups alone.
-func (f *figures) fitTargets() []papers.Target {
+func (f *figures) fitTargets() []report.Target {
 	n, s, ok := f.table.fitted.Peak()
-	return []papers.Target{
-		papers.From(21, papers.Range{Low: 20, High: 21}, papers.Judge("E4/fit-peak", "largest speed-up, fitted to the four speed-ups alone", "", papers.Once(s), ok, "type "+string(f.table.fitted.Type())+", to be IV")),
-		papers.From(60, papers.Around(60, 5), papers.Judge("E4/fit-at", "its degree", "", papers.Once(float64(n)), ok, "")),
+	return []report.Target{
+		report.From(21, report.Range{Low: 20, High: 21}, report.Judge("E4/fit-peak", "largest speed-up, fitted to the four speed-ups alone", "", report.Once(s), ok, "type "+string(f.table.fitted.Type())+", to be IV")),
+		report.From(60, report.Around(60, 5), report.Judge("E4/fit-at", "its degree", "", report.Once(float64(n)), ok, "")),
 	}
 }
 
 // teraTargets are E5: the step of TeraSort's serial work.
-func (f *figures) teraTargets() []papers.Target {
+func (f *figures) teraTargets() []report.Target {
 	at, below, above, jump := f.each(func(t *trial) float64 { return t.stepAt }), f.each(func(t *trial) float64 { return t.below }), f.each(func(t *trial) float64 { return t.above }), f.each(func(t *trial) float64 { return t.jump })
 	note := fmt.Sprintf("drawn with %.0f %% of noise", 100*noise)
-	return []papers.Target{
-		papers.From(teraStep, papers.Around(teraStep, 2), papers.Judge("E5/step", "TeraSort: degree at which IN steps up", "", at, at.Mean > 0, note)),
-		papers.From(teraBelow, papers.Around(teraBelow, 0.02), papers.Judge("E5/below", "TeraSort: slope of IN before", "", below, below.Mean > 0, note)),
-		papers.From(teraAbove, papers.Around(teraAbove, 0.02), papers.Judge("E5/above", "TeraSort: slope of IN after", "", above, above.Mean > 0, note)),
-		papers.From(30, papers.Around(30, 5), papers.Judge("E5/jump", "TeraSort: by how much IN steps up", "%", jump, jump.Mean > 0, note)),
+	return []report.Target{
+		report.From(teraStep, report.Around(teraStep, 2), report.Judge("E5/step", "TeraSort: degree at which IN steps up", "", at, at.Mean > 0, note)),
+		report.From(teraBelow, report.Around(teraBelow, 0.02), report.Judge("E5/below", "TeraSort: slope of IN before", "", below, below.Mean > 0, note)),
+		report.From(teraAbove, report.Around(teraAbove, 0.02), report.Judge("E5/above", "TeraSort: slope of IN after", "", above, above.Mean > 0, note)),
+		report.From(30, report.Around(30, 5), report.Judge("E5/jump", "TeraSort: by how much IN steps up", "%", jump, jump.Mean > 0, note)),
 	}
 }
 
@@ -258,18 +262,18 @@ func (f *figures) teraTargets() []papers.Target {
 const farMost = 10
 
 // predictTargets are E6 and E7: predictions far beyond the measured degrees, and types from noisy speed-ups.
-func (f *figures) predictTargets() (all []papers.Target) {
+func (f *figures) predictTargets() (all []report.Target) {
 	for _, p := range programs() {
 		ours, law := f.each(func(t *trial) float64 { return t.ours[p.name] }), f.each(func(t *trial) float64 { return t.gustafson[p.name] })
-		all = append(all, papers.Judge("E6/"+p.name, fmt.Sprintf("%s: by how much the speed-up at %d is missed, fitted on %d to %d", p.name, degreeFar, p.from, p.to), "%", ours, ours.Mean < farMost,
+		all = append(all, report.Judge("E6/"+p.name, fmt.Sprintf("%s: by how much the speed-up at %d is missed, fitted on %d to %d", p.name, degreeFar, p.from, p.to), "%", ours, ours.Mean < farMost,
 			fmt.Sprintf("to be below %d; Gustafson's law misses it by %.0f %%", farMost, law.Mean)))
 	}
 	tera := f.each(func(t *trial) float64 { return t.blind - t.ours["terasort"] })
 	law := f.each(func(t *trial) float64 { return min(t.gustafson["sort"], t.gustafson["terasort"]) })
 	recognised := f.each(func(t *trial) float64 { return t.recognised })
 	return append(all,
-		papers.Judge("E6/gustafson", "sort and terasort: by how much Gustafson's law misses the speed-up, the better case", "%", law, law.Low > 100, "the paper: it fails; here to be above 100"),
-		papers.Judge("E6/blind", "terasort: by how much more it is missed when fitted below the step", "points", tera, tera.Low > 0, "the paper: the fit must be from beyond the step"),
-		papers.Judge("E7/recognised", "ours: types found from 12 speed-ups with noise", "%", recognised, recognised.Mean >= 80, "goal: 80"),
+		report.Judge("E6/gustafson", "sort and terasort: by how much Gustafson's law misses the speed-up, the better case", "%", law, law.Low > 100, "the paper: it fails; here to be above 100"),
+		report.Judge("E6/blind", "terasort: by how much more it is missed when fitted below the step", "points", tera, tera.Low > 0, "the paper: the fit must be from beyond the step"),
+		report.Judge("E7/recognised", "ours: types found from 12 speed-ups with noise", "%", recognised, recognised.Mean >= 80, "goal: 80"),
 	)
 }

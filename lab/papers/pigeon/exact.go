@@ -7,7 +7,7 @@ import (
 
 	policies "headroom/jobs/dispatch/pigeon"
 	"headroom/lab/dispatch"
-	"headroom/lab/papers"
+	"headroom/lab/report"
 	"headroom/lab/traces"
 )
 
@@ -101,11 +101,11 @@ func (s setup) lowShare(ctx context.Context) (low float64, err error) {
 }
 
 // targets are G1.
-func (e exact) targets() []papers.Target {
-	target := func(id, what, unit string, got, want float64, note string) papers.Target {
-		return papers.From(want, papers.Around(want, 1e-9), papers.Judge(id, what, unit, papers.Once(got), math.Abs(got-want) <= 0.1*math.Abs(want), note))
+func (e exact) targets() []report.Target {
+	target := func(id, what, unit string, got, want float64, note string) report.Target {
+		return report.From(want, report.Around(want, 1e-9), report.Judge(id, what, unit, report.Once(got), math.Abs(got-want) <= 0.1*math.Abs(want), note))
 	}
-	return []papers.Target{
+	return []report.Target{
 		target("G1/pigeon", "worked example, two groups of two: sum of completion times", "", e.pigeon, 36, "tasks in blocks, B to the first group and C to the second"),
 		target("G1/central", "worked example, one scheduler for all: sum of completion times", "", e.central, 45, ""),
 		target("G1/weight", "one busy worker, W = 5: long tasks among the first 50 while both kinds wait", "", e.low, 10, "one of every five"),

@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"headroom/jobs/dispatch/theory"
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // zeroRow are (4.1), (4.3) and (4.4) at a load, evaluated apart from this program with many digits: the paper has them as Fig. 4.2.
@@ -79,14 +79,14 @@ func (o *off) add(got, want float64, format string, args ...any) {
 const tableError = 10
 
 // target is a target of the table's cells.
-func (o *off) target(id, what string) papers.Target {
-	got := papers.Once(o.most * 1e8)
-	return papers.From(0, papers.AtMost(tableError), papers.Judge(id, what+": greatest difference from the table", "1e-8", got, o.most < 1e-2,
+func (o *off) target(id, what string) report.Target {
+	got := report.Once(o.most * 1e8)
+	return report.From(0, report.AtMost(tableError), report.Judge(id, what+": greatest difference from the table", "1e-8", got, o.most < 1e-2,
 		fmt.Sprintf("%d cells, the farthest at %s", o.cells, o.where)))
 }
 
 // tables are G2: the closed forms against the tables.
-func (x forms) tables() ([]papers.Target, error) {
+func (x forms) tables() ([]report.Target, error) {
 	const mean = 100 // ms
 	var task, same, sparrow, wait, varied off
 	for _, row := range zeroTable() {
@@ -119,7 +119,7 @@ func (x forms) tables() ([]papers.Target, error) {
 			varied.add(p.JobZeroVaried, row.varied[i], "groups of %d, load %v", row.workers, load)
 		}
 	}
-	return []papers.Target{
+	return []report.Target{
 		task.target("G2/task", "(4.1), a task waits for nothing"),
 		wait.target("G2/wait", "(4.2), mean wait of a task over its mean time"),
 		same.target("G2/same", "(4.3), no task of a job waits, tasks alike"),

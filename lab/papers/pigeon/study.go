@@ -1,15 +1,12 @@
 package pigeon
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"headroom/internal/cli"
@@ -76,13 +73,6 @@ type key struct{ scene, run string }
 
 // trial has all runs of one seed.
 type trial map[key]measured
-
-// keys are the runs of the trial, in order.
-func (t trial) keys() []key {
-	return slices.SortedFunc(maps.Keys(t), func(a, b key) int {
-		return cmp.Or(strings.Compare(a.scene, b.scene), strings.Compare(a.run, b.run))
-	})
-}
 
 // meter collects the completions of a run.
 type meter struct {

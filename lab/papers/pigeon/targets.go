@@ -3,10 +3,11 @@ package pigeon
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"headroom/jobs/dispatch/theory"
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // figures are the results of a study, from which targets are judged.
@@ -20,8 +21,8 @@ type figures struct {
 }
 
 // of is a value of one run over the seeds.
-func (f *figures) of(scene, run string, value func(*measured) float64) papers.Stat {
-	return f.over(func(t trial) float64 {
+func (f *figures) of(scene, run string, value func(*measured) float64) report.Stat {
+	return report.Over(f.trials, func(t trial) float64 {
 		m, ok := t[key{scene, run}]
 		if !ok {
 			return math.NaN()
@@ -30,18 +31,9 @@ func (f *figures) of(scene, run string, value func(*measured) float64) papers.St
 	})
 }
 
-// over is a value of all seeds.
-func (f *figures) over(value func(t trial) float64) papers.Stat {
-	values := make([]float64, len(f.trials))
-	for i, t := range f.trials {
-		values[i] = value(t)
-	}
-	return papers.Of(values)
-}
-
 // ratio is a value of one run over that of another, seed by seed.
-func (f *figures) ratio(scene, mine, than string, value func(*measured) float64) papers.Stat {
-	return f.over(func(t trial) float64 {
+func (f *figures) ratio(scene, mine, than string, value func(*measured) float64) report.Stat {
+	return report.Over(f.trials, func(t trial) float64 {
 		a, ok := t[key{scene, mine}]
 		b, ok2 := t[key{scene, than}]
 		if !ok || !ok2 {
@@ -67,7 +59,7 @@ func wait(m *measured) float64 { return m.wait }
 
 // targets are all of them: G1 exact examples, G2 closed forms, G3 simulation against them, G4 generated traces against Eagle, G5 the
 // weight W, G6 Fig. 4.11, G7 the long traces.
-func (f *figures) targets() ([]papers.Target, error) {
+func (f *figures) targets() ([]report.Target, error) {
 	all := f.exact.targets()
 	tables, err := f.forms.tables()
 	if err != nil {
@@ -96,10 +88,10 @@ const (
 	deviations   = 3    // of the seeds, for p99 in Fig. 4.11
 )
 
-func around(x, part float64) papers.Range { return papers.Around(x, math.Abs(x)*part) }
+func around(x, part float64) report.Range { return report.Around(x, math.Abs(x)*part) }
 
 // model is G3: the simulation against the closed forms.
-func (f *figures) model() (all []papers.Target, err error) {
+func (f *figures) model() (all []report.Target, err error) {
 	for _, size := range modelGroups() {
 		for _, load := range modelLoads() {
 			p, err := f.forms.predict(theory.Cluster{Groups: modelWorkers / size, Workers: size, Load: load, Fanout: modelFanout, Mean: modelTask})
@@ -108,12 +100,12 @@ func (f *figures) model() (all []papers.Target, err error) {
 			}
 			name := modelName(size, load)
 			got := f.of(name, pigeonName, zero)
-			all = append(all, papers.From(p.JobZeroVaried, papers.Around(p.JobZeroVaried, zeroWithin), papers.Judge(
+			all = append(all, report.From(p.JobZeroVaried, report.Around(p.JobZeroVaried, zeroWithin), report.Judge(
 				fmt.Sprintf("G3/zero-%d-%s", size, percent(load)), fmt.Sprintf("jobs that wait for nothing, groups of %d, load %s %%: simulated, against (4.6)", size, percent(load)), "", got,
 				math.Abs(got.Mean-p.JobZeroVaried) < 5*zeroWithin, "as the number of the paper stands (4.6)")))
 			if size == 50 && load == 0.9 {
 				w := f.of(name, pigeonName, wait)
-				all = append(all, papers.From(p.Wait*1000, around(p.Wait*1000, waitWithin), papers.Judge("G3/wait-50-90",
+				all = append(all, report.From(p.Wait*1000, around(p.Wait*1000, waitWithin), report.Judge("G3/wait-50-90",
 					"mean wait of jobs, groups of 50, load 90 %: simulated, against (4.2)", "ms", scaled(w, 1000), math.Abs(w.Mean/p.Wait-1) < 2*waitWithin,
 					"as the number of the paper stands (4.2)")))
 			}
@@ -121,27 +113,27 @@ func (f *figures) model() (all []papers.Target, err error) {
 	}
 	for _, size := range []int{100, 200} {
 		share := scaled(f.of(modelName(size, 0.9), pigeonName, wait), 100/modelTask)
-		all = append(all, papers.From(waitShare, papers.AtMost(waitShare), papers.Judge(fmt.Sprintf("G3/share-%d", size),
+		all = append(all, report.From(waitShare, report.AtMost(waitShare), report.Judge(fmt.Sprintf("G3/share-%d", size),
 			fmt.Sprintf("mean wait over the mean time of a task, groups of %d, load 90 %%", size), "%", share, share.Mean < 2*waitShare, "")))
 	}
 	return all, nil
 }
 
-func scaled(s papers.Stat, by float64) papers.Stat {
+func scaled(s report.Stat, by float64) report.Stat {
 	s.Mean, s.Low, s.High = s.Mean*by, s.Low*by, s.High*by
 	return s
 }
 
 // against is G4: Pigeon against Eagle on a generated trace.
-func (f *figures) against(p published) (all []papers.Target) {
+func (f *figures) against(p published) (all []report.Target) {
 	numbers := map[string][3]float64{weighted(20): {1.3, 1.5, 5.3}, weighted(strict): {1.2, 1.4, 3.6}}
 	for _, name := range []string{weighted(20), weighted(strict)} {
 		for i, q := range percentileNames() {
 			got, other := f.of(p.name, name, shortSlow(i)), f.of(p.name, eagle, shortSlow(i))
-			t := papers.Judge(fmt.Sprintf("G4/%s-%s-%s", p.name, strings.TrimPrefix(name, "pigeon-"), q),
+			t := report.Judge(fmt.Sprintf("G4/%s-%s-%s", p.name, strings.TrimPrefix(name, "pigeon-"), q),
 				fmt.Sprintf("%s, %s: slowdown of short jobs, %s", p.name, name, q), "", got, got.Mean < other.Mean, fmt.Sprintf("to be below Eagle's %s", other))
 			if p.name == yahoo().name {
-				t = papers.From(numbers[name][i], around(numbers[name][i], shortWithin), t)
+				t = report.From(numbers[name][i], around(numbers[name][i], shortWithin), t)
 			}
 			all = append(all, t)
 		}
@@ -149,11 +141,11 @@ func (f *figures) against(p published) (all []papers.Target) {
 	if p.name == yahoo().name {
 		for i, q := range percentileNames() {
 			got, mine := f.of(p.name, eagle, shortSlow(i)), f.of(p.name, weighted(20), shortSlow(i))
-			all = append(all, papers.From(70, papers.AtLeast(70), papers.Judge(fmt.Sprintf("G4/%s-eagle-%s", p.name, q),
+			all = append(all, report.From(70, report.AtLeast(70), report.Judge(fmt.Sprintf("G4/%s-eagle-%s", p.name, q),
 				fmt.Sprintf("%s, Eagle: slowdown of short jobs, %s", p.name, q), "", got, got.Mean > mine.Mean, fmt.Sprintf("to be above Pigeon's %s", mine))))
 		}
 	}
-	worst := f.over(func(t trial) float64 {
+	worst := report.Over(f.trials, func(t trial) float64 {
 		most := math.Inf(-1)
 		for i := range percentileCount {
 			a, b := t[key{p.name, weighted(20)}], t[key{p.name, eagle}]
@@ -161,15 +153,15 @@ func (f *figures) against(p published) (all []papers.Target) {
 		}
 		return most
 	})
-	return append(all, papers.Judge("G4/"+p.name+"-long-eagle", p.name+": long jobs, Pigeon beyond Eagle, the worst of p50, p90, p99", "%", worst, worst.Mean <= longWithin,
+	return append(all, report.Judge("G4/"+p.name+"-long-eagle", p.name+": long jobs, Pigeon beyond Eagle, the worst of p50, p90, p99", "%", worst, worst.Mean <= longWithin,
 		"Pigeon is slightly better in the paper; not to be worse by more than 2 %"))
 }
 
 // weights is G5: how W changes what short and long jobs take.
-func (f *figures) weights(p published) []papers.Target {
+func (f *figures) weights(p published) []report.Target {
 	p99 := shortTook(2)
 	twenty, five := f.ratio(p.name, weighted(20), weighted(strict), p99), f.ratio(p.name, weighted(5), weighted(strict), p99)
-	long := f.over(func(t trial) float64 {
+	long := report.Over(f.trials, func(t trial) float64 {
 		most := 0.0
 		for _, w := range []int{10, 20} {
 			for i := range percentileCount {
@@ -179,11 +171,11 @@ func (f *figures) weights(p published) []papers.Target {
 		}
 		return most
 	})
-	return []papers.Target{
-		papers.From(140, papers.AtMost(140), papers.Judge("G5/"+p.name+"-w20", p.name+": p99 of short jobs at W = 20 over that of strict priority", "%", scaled(twenty, 100), twenty.Mean >= 0.98 && twenty.Mean < five.Mean,
+	return []report.Target{
+		report.From(140, report.AtMost(140), report.Judge("G5/"+p.name+"-w20", p.name+": p99 of short jobs at W = 20 over that of strict priority", "%", scaled(twenty, 100), twenty.Mean >= 0.98 && twenty.Mean < five.Mean,
 			"to be below W = 5, and strict priority to be best")),
-		papers.From(300, papers.AtLeast(300), papers.Judge("G5/"+p.name+"-w5", p.name+": p99 of short jobs at W = 5 over that of strict priority", "%", scaled(five, 100), five.Mean > twenty.Mean && five.Mean > 1, "to be above W = 20")),
-		papers.From(0, papers.AtMost(longWithin), papers.Judge("G5/"+p.name+"-long", p.name+": long jobs, W = 10 and 20 against strict priority, the largest difference of p50, p90, p99", "%", long, long.Mean < 5*longWithin, "")),
+		report.From(300, report.AtLeast(300), report.Judge("G5/"+p.name+"-w5", p.name+": p99 of short jobs at W = 5 over that of strict priority", "%", scaled(five, 100), five.Mean > twenty.Mean && five.Mean > 1, "to be above W = 20")),
+		report.From(0, report.AtMost(longWithin), report.Judge("G5/"+p.name+"-long", p.name+": long jobs, W = 10 and 20 against strict priority, the largest difference of p50, p90, p99", "%", long, long.Mean < 5*longWithin, "")),
 	}
 }
 
@@ -212,7 +204,7 @@ func (c *cell) value(i int) func(*measured) float64 {
 }
 
 // fig411 is G6.
-func (f *figures) fig411() (all []papers.Target) {
+func (f *figures) fig411() (all []report.Target) {
 	for _, load := range googleLoads() {
 		name := ec2("pigeon-google", load, ec2Workers).name
 		for _, c := range cells() {
@@ -230,7 +222,7 @@ func (f *figures) fig411() (all []papers.Target) {
 		if load == 90 {
 			for i, number := range [3]float64{25, 30, 7} {
 				got := f.ratio(name, eagle, pigeonName, shortTook(i))
-				all = append(all, f.needs(name, papers.From(number, around(number, figureWithin), papers.Judge("G6/"+name+"-eagle-"+percentileNames()[i],
+				all = append(all, f.needs(name, report.From(number, around(number, figureWithin), report.Judge("G6/"+name+"-eagle-"+percentileNames()[i],
 					fmt.Sprintf("%s: short jobs, Eagle over Pigeon, %s", name, percentileNames()[i]), "", got, got.Mean > 1, "to be above 1"))))
 			}
 		}
@@ -242,13 +234,13 @@ func (f *figures) fig411() (all []papers.Target) {
 }
 
 // cell is one number of Fig. 4.11. p99 may be off by as much as the seeds are, if that is more.
-func (f *figures) cell(name string, c cell, i int, number float64) papers.Target {
+func (f *figures) cell(name string, c cell, i int, number float64) report.Target {
 	got := f.of(name, c.run, c.value(i))
 	within, note := math.Abs(number)*figureWithin, "to be nearer than by half"
 	if d := f.deviation(name, c.run, c.value(i)); i == 2 && deviations*d > within {
 		within, note = deviations*d, note+fmt.Sprintf("; three deviations of the seeds are %.2f s", deviations*d)
 	}
-	return f.needs(name, papers.From(number, papers.Around(number, within), papers.Judge(
+	return f.needs(name, report.From(number, report.Around(number, within), report.Judge(
 		fmt.Sprintf("G6/%s-%s-%s-%s", name, c.run, c.class, percentileNames()[i]), fmt.Sprintf("%s, %s: %s jobs, %s", name, c.run, c.class, percentileNames()[i]), "s", got,
 		got.Mean > number/2 && got.Mean < number*1.5, note)))
 }
@@ -269,8 +261,8 @@ func hawkNames() []string { return []string{"hawk-yahoo1", "hawk-yahoo2", "hawk-
 
 // ordered is a target of a trace of which there are no numbers: short jobs take longer by Eagle and by Sparrow than by Pigeon, at
 // all percentiles.
-func (f *figures) ordered(name, group string) papers.Target {
-	least := f.over(func(t trial) float64 {
+func (f *figures) ordered(name, group string) report.Target {
+	least := report.Over(f.trials, func(t trial) float64 {
 		p, e, s := t[key{name, pigeonName}], t[key{name, eagle}], t[key{name, sparrow}]
 		x := math.Inf(1)
 		for i := range percentileCount {
@@ -282,14 +274,14 @@ func (f *figures) ordered(name, group string) papers.Target {
 	for _, r := range []string{pigeonName, eagle, sparrow} {
 		parts = append(parts, fmt.Sprintf("%s %.3g/%.3g/%.3g s", r, f.of(name, r, shortTook(0)).Mean, f.of(name, r, shortTook(1)).Mean, f.of(name, r, shortTook(2)).Mean))
 	}
-	return f.needs(name, papers.Judge(group+"/"+name+"-order", name+": short jobs, the least of Eagle over Pigeon and Sparrow over Pigeon, p50, p90, p99", "", least, least.Mean >= 1,
+	return f.needs(name, report.Judge(group+"/"+name+"-order", name+": short jobs, the least of Eagle over Pigeon and Sparrow over Pigeon, p50, p90, p99", "", least, least.Mean >= 1,
 		"to be 1 or more; "+strings.Join(parts, ", ")))
 }
 
 // needs is a target on a trace: not run where the trace is not there.
-func (f *figures) needs(name string, t papers.Target) papers.Target {
+func (f *figures) needs(name string, t report.Target) report.Target {
 	if why, ok := f.why[name]; ok {
-		left := papers.Left(t.ID, t.What, t.Unit, why)
+		left := report.Left(t.ID, t.What, t.Unit, why)
 		left.Paper = t.Paper
 		return left
 	}
@@ -297,14 +289,39 @@ func (f *figures) needs(name string, t papers.Target) papers.Target {
 }
 
 // wide is G7: the long traces. For the first of Yahoo's there are numbers of groups of 100 (mended public simulator).
-func (f *figures) wide() (all []papers.Target) {
+func (f *figures) wide() (all []report.Target) {
 	for i, number := range [3]float64{30.9, 84.0, 258} {
 		got := f.of("hawk-yahoo1", pigeonName, shortTook(i))
-		all = append(all, f.needs("hawk-yahoo1", papers.From(number, around(number, figureWithin), papers.Judge("G7/hawk-yahoo1-short-"+percentileNames()[i],
+		all = append(all, f.needs("hawk-yahoo1", report.From(number, around(number, figureWithin), report.Judge("G7/hawk-yahoo1-short-"+percentileNames()[i],
 			fmt.Sprintf("hawk-yahoo1, groups of 100: short jobs, %s", percentileNames()[i]), "s", got, got.Mean > number/2 && got.Mean < number*1.5, "to be nearer than by half"))))
 	}
 	for _, name := range hawkNames() {
 		all = append(all, f.ordered(name, "G7"))
 	}
 	return all
+}
+
+// groups is Fig. 4.5: completion times by size of the groups over those of one group, on Cloudera's generated jobs; and the same of
+// the long traces, where they were run.
+func (f *figures) groups() [][]string {
+	p := cloudera()
+	rows := [][]string{{"jobs", "groups of", "short p50", "short p90", "short p99", "long p50", "long p90", "long p99"}}
+	row := func(scene, size, mine, than string) {
+		cells := []string{scene, size}
+		for _, of := range []func(int) func(*measured) float64{shortTook, longTook} {
+			for i := range percentileCount {
+				cells = append(cells, f.ratio(scene, mine, than, of(i)).String())
+			}
+		}
+		rows = append(rows, cells)
+	}
+	for _, size := range sizes() {
+		row(p.name, strconv.Itoa(size), sized(size), sized(p.size()))
+	}
+	for _, name := range hawkNames() {
+		if _, missing := f.why[name]; !missing {
+			row(name, strconv.Itoa(groupSize), pigeonName, oneGroup)
+		}
+	}
+	return rows
 }

@@ -6,7 +6,7 @@ import (
 
 	"headroom/jobs/scaling/regress"
 	"headroom/jobs/scaling/usba"
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // smallMost is the largest size of the training set (section 3.4.4).
@@ -152,8 +152,17 @@ func (r rules) shape(x *result, m usba.Model) {
 // significantAt is the p-value below which a parameter counts.
 const significantAt = 0.05
 
+// judged makes and judges everything.
+func (r rules) judged() ([]report.Target, error) {
+	all, err := r.run()
+	if err != nil {
+		return nil, err
+	}
+	return r.targets(all), nil
+}
+
 // targets are F1 to F6.
-func (r rules) targets(all []*result) []papers.Target {
+func (r rules) targets(all []*result) []report.Target {
 	out := r.exact(all)
 	for _, x := range all {
 		out = append(out, x.printedTargets()...)
@@ -163,46 +172,46 @@ func (r rules) targets(all []*result) []papers.Target {
 }
 
 // exact is F1: the surface is 1 at N = m = 1.
-func (r rules) exact(all []*result) []papers.Target {
+func (r rules) exact(all []*result) []report.Target {
 	off := 0.0
 	for _, x := range all {
 		m := x.modelling
 		m.R = x.r.Value
 		off = max(off, math.Abs(r.speedup(m, 1, 1)-1))
 	}
-	return []papers.Target{papers.Judge("F1/one", "S(1,1): largest distance from 1", "", papers.Once(off), off < 1e-12, "exact but for rounding")}
+	return []report.Target{report.Judge("F1/one", "S(1,1): largest distance from 1", "", report.Once(off), off < 1e-12, "exact but for rounding")}
 }
 
 // printedTargets are F2 to F5: what the printed parameters give.
-func (x *result) printedTargets() []papers.Target {
-	r := papers.Stat{Mean: x.r.Value, Low: x.r.Low, High: x.r.High, Known: true}
+func (x *result) printedTargets() []report.Target {
+	r := report.Stat{Mean: x.r.Value, Low: x.r.Low, High: x.r.High, Known: true}
 	inside := x.far >= x.low && x.far <= x.high
-	all := []papers.Target{
-		papers.From(x.benchmark.r, papers.Around(x.benchmark.r, 0.01*x.benchmark.r), papers.Judge("F2/"+x.name+"-r", "ratio of launch and stages, fitted to Table 3.3's USBA column", "", r, r.Mean > 0.1, "not printed; derived by least squares")),
-		papers.From(0, papers.AtMost(x.benchmark.match+0.2), papers.Judge("F2/"+x.name, "Table 3.1 (a): largest deviation from Table 3.3's USBA column", "%", papers.Once(x.match), x.match < 10, "what the rounding of the parameters leaves")),
-		papers.From(x.error, papers.AtMost(x.error+0.5), papers.Judge("F3/"+x.name, "Table 3.1 (a): largest relative error", "%", papers.Once(x.worst), x.worst < 2*x.error, "")),
-		papers.From(x.benchmark.mean, papers.Around(x.benchmark.mean, 1), papers.Judge("F3/"+x.name+"-mean", "Table 3.1 (a): mean relative error", "%", papers.Once(x.mean), x.mean < x.error, "")),
-		papers.From(x.high, papers.Range{Low: x.low, High: x.high}, papers.Judge("F4/"+x.name, "Table 3.1 (b): mean error of the predictions for N above 64", "%", papers.Once(x.far), inside, "the claim has to hold on the rows that are printed; it is not widened")),
-		papers.From(100, papers.AtLeast(100), papers.Judge("F5/"+x.name+"-size", "cases of a fixed m in which a larger N/m gives a larger speed-up", "%", papers.Once(x.higher), x.higher > 50, "")),
+	all := []report.Target{
+		report.From(x.benchmark.r, report.Around(x.benchmark.r, 0.01*x.benchmark.r), report.Judge("F2/"+x.name+"-r", "ratio of launch and stages, fitted to Table 3.3's USBA column", "", r, r.Mean > 0.1, "not printed; derived by least squares")),
+		report.From(0, report.AtMost(x.benchmark.match+0.2), report.Judge("F2/"+x.name, "Table 3.1 (a): largest deviation from Table 3.3's USBA column", "%", report.Once(x.match), x.match < 10, "what the rounding of the parameters leaves")),
+		report.From(x.error, report.AtMost(x.error+0.5), report.Judge("F3/"+x.name, "Table 3.1 (a): largest relative error", "%", report.Once(x.worst), x.worst < 2*x.error, "")),
+		report.From(x.benchmark.mean, report.Around(x.benchmark.mean, 1), report.Judge("F3/"+x.name+"-mean", "Table 3.1 (a): mean relative error", "%", report.Once(x.mean), x.mean < x.error, "")),
+		report.From(x.high, report.Range{Low: x.low, High: x.high}, report.Judge("F4/"+x.name, "Table 3.1 (b): mean error of the predictions for N above 64", "%", report.Once(x.far), inside, "the claim has to hold on the rows that are printed; it is not widened")),
+		report.From(100, report.AtLeast(100), report.Judge("F5/"+x.name+"-size", "cases of a fixed m in which a larger N/m gives a larger speed-up", "%", report.Once(x.higher), x.higher > 50, "")),
 	}
 	if x.monotone {
-		return append(all, papers.From(100, papers.AtLeast(100), papers.Judge("F5/"+x.name+"-falls", "sizes whose speed-up falls with m", "%", papers.Once(x.falling), x.falling > 50, "")))
+		return append(all, report.From(100, report.AtLeast(100), report.Judge("F5/"+x.name+"-falls", "sizes whose speed-up falls with m", "%", report.Once(x.falling), x.falling > 50, "")))
 	}
-	return append(all, papers.From(100, papers.AtLeast(100), papers.Judge("F5/"+x.name+"-peaks", "sizes whose speed-up peaks below m = N", "%", papers.Once(x.peaked), x.peaked > 50, "")))
+	return append(all, report.From(100, report.AtLeast(100), report.Judge("F5/"+x.name+"-peaks", "sizes whose speed-up peaks below m = N", "%", report.Once(x.peaked), x.peaked > 50, "")))
 }
 
 // ownTargets are F6: our fit to the speed-ups alone.
-func (x *result) ownTargets() []papers.Target {
+func (x *result) ownTargets() []report.Target {
 	beta := x.own.Estimates[1]
 	name := "alpha"
 	p := x.own.Estimates[0].P
 	if x.monotone { // its alpha is small, and its p-value the largest of Table 3.1's
 		name, p = "beta", beta.P
 	}
-	return []papers.Target{
-		papers.From(x.error, papers.AtMost(x.error+0.5), papers.Judge("F6/"+x.name, "ours, fitted to the measured speed-ups alone: largest relative error", "%", papers.Once(x.ownWorst), x.ownWorst < 1.2*x.error, "")),
-		papers.Judge("F6/"+x.name+"-mean", "ours: mean relative error", "%", papers.Once(x.ownMean), x.ownMean < x.mean, fmt.Sprintf("to be below %.1f %% of the printed parameters", x.mean)),
-		papers.Judge("F6/"+x.name+"-p", "ours: p-value of "+name, "", papers.Once(p), p < significantAt, "to be below 0.05, as printed"),
-		papers.From(x.high, papers.AtMost(x.high), papers.Judge("F6/"+x.name+"-far", "ours, fitted to N up to 64: mean error for N above 64", "%", papers.Once(x.ownFar), x.ownFar < 1.5*x.high, "launch as printed in Table 3.1 (b), gamma = 0")),
+	return []report.Target{
+		report.From(x.error, report.AtMost(x.error+0.5), report.Judge("F6/"+x.name, "ours, fitted to the measured speed-ups alone: largest relative error", "%", report.Once(x.ownWorst), x.ownWorst < 1.2*x.error, "")),
+		report.Judge("F6/"+x.name+"-mean", "ours: mean relative error", "%", report.Once(x.ownMean), x.ownMean < x.mean, fmt.Sprintf("to be below %.1f %% of the printed parameters", x.mean)),
+		report.Judge("F6/"+x.name+"-p", "ours: p-value of "+name, "", report.Once(p), p < significantAt, "to be below 0.05, as printed"),
+		report.From(x.high, report.AtMost(x.high), report.Judge("F6/"+x.name+"-far", "ours, fitted to N up to 64: mean error for N above 64", "%", report.Once(x.ownFar), x.ownFar < 1.5*x.high, "launch as printed in Table 3.1 (b), gamma = 0")),
 	}
 }

@@ -54,9 +54,8 @@ import (
 	"headroom/lab/papers/pythia"
 	"headroom/lab/papers/usba"
 	"headroom/lab/record"
-	"headroom/lab/scaling"
 	"headroom/lab/simulation"
-	"headroom/lab/studies"
+	"headroom/lab/solve"
 	scheduler "headroom/scheduler/command"
 )
 
@@ -77,10 +76,7 @@ func program(root func() *cobra.Command) func() {
 func powerlab() *cobra.Command {
 	root := &cobra.Command{Use: "powerlab", Short: "Emulated nodes, simulation, benchmarks and the demo", Example: "  powerlab demo"}
 	root.AddCommand(emulator.NewNodeCommand(), simulation.NewCommand(), demo.NewCommand(), bench.NewCommand())
-	root.AddCommand(apps.NewCommand(), studies.NewEstimateCommand(), studies.NewAllocateCommand(), studies.NewProfileCommand())
-	root.AddCommand(studies.NewQueueCommand(), studies.NewSpeculateCommand(), admit.NewCommand(), scaling.NewCommand(), faults.New())
-	root.AddCommand(record.NewCommand())
-	root.AddCommand(studies.NewDeflateCommand())
+	root.AddCommand(apps.NewCommand(), admit.NewCommand(), solve.NewCommand(), faults.New(), record.NewCommand())
 	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), pythia.NewCommand(), grass.NewCommand(), pigeon.NewCommand(), ipso.NewCommand(), usba.NewCommand()), arbitration.NewCommand(), experiment.NewCommand(specs.All()))
 	return root
 }

@@ -27,6 +27,7 @@ type application struct {
 }
 
 func TestApplicationsAreRight(t *testing.T) {
+	testkit.Engines(t, "hadoop "+release())
 	const files = 2 // a map each
 	c := shared(t)
 	all := applications(t, c.apps, files)

@@ -95,6 +95,7 @@ func namedBy(t *testing.T, text string) (found []string) {
 // Clusters start and run beside another one; two that start at once on two CPUs
 // outlast each other's patience.
 func TestClustersBesideTheFirst(t *testing.T) {
+	testkit.Engines(t, "hadoop "+release())
 	l := shared(t)
 	t.Run("HDFS", func(t *testing.T) { countsInHDFS(t, l) })
 	t.Run("profile", func(t *testing.T) { profilesAnApplication(t, l) })

@@ -81,7 +81,7 @@ func startLab() (l *lab, err error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err := filepath.Abs(filepath.Join("..", ".."))
+	root, err := filepath.Abs(filepath.Join("..", "..", ".."))
 	if err != nil {
 		return nil, err
 	}

@@ -5,4 +5,4 @@ cd "$(dirname "$0")/../../.."
 version=$(sed -n 's/^hadoop\.version=//p' hooks/versions.properties)
 echo "engine: hadoop $version"
 HEADROOM_HADOOP=$version ${GO:-go} test -count=1 -v -timeout 1800s \
-	-run '^(TestCapacitySchedulerFollows|TestDeadlinesAtTheDoor|TestAJobUnderACut|TestCopiesOvertake)$' ./lab/test/hadoop
+	-run '^(TestCapacitySchedulerFollows|TestDeadlinesAtTheDoor|TestAJobUnderACut|TestEarlyStopUnderACut|TestCopiesOvertake)$' ./lab/test/hadoop

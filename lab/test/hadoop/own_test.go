@@ -50,7 +50,7 @@ var ownExcept = map[string]string{
 
 func TestHadoopsOwnTestsPass(t *testing.T) {
 	testkit.Engines(t, "hadoop "+hadoop.Version)
-	root := testkit.Need(filepath.Abs(filepath.Join("..", "..")))(t)
+	root := testkit.Need(filepath.Abs(filepath.Join("..", "..", "..")))(t)
 	bin, dir := filepath.Join(root, "bin"), t.TempDir()
 	permitted(t, cluster.BuildHooks(t.Context(), root, bin))
 	o := &ownTests{T: t, dir: dir, lib: filepath.Join(dir, "lib"), plugin: filepath.Join(bin, "headroom-hadoop.jar")}

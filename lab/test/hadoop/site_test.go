@@ -291,7 +291,9 @@ func (s *site) nodesHold(ctx context.Context, n int) bool {
 	return err == nil && n == 0
 }
 
-func TestAJobUnderACut(t *testing.T) {
+// running starts a coordinator, the nodes and the scheduler.
+func running(t *testing.T) (*site, context.Context) {
+	t.Helper()
 	s := newSite(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 7*time.Minute)
 	t.Cleanup(cancel)
@@ -309,21 +311,36 @@ func TestAJobUnderACut(t *testing.T) {
 		s.tasks, s.path("scheduler"), s.rpc, s.RM(), s.hooks, s.path("hooks.key")), 0o644)
 	s.start("scheduler", "scheduler", "run", "--config", s.path("scheduler.yaml"))
 
-	s.sprint(ctx)
+	return s, ctx
+}
 
+// counted writes the text that the jobs count, and returns its length in bytes.
+func counted(t *testing.T) (in string, bytes int64) {
+	t.Helper()
 	text := hadoop.Text{Files: 16, Bytes: 200_000, Spread: 0.3, Topical: 0.5, Seed: 4}
-	in, out := filepath.Join(t.TempDir(), "in"), t.TempDir()
-	input := testkit.Need(text.Write(in))(t)
-	view, r := s.cut(ctx, "q2", in, filepath.Join(out, "joint"))
+	in = filepath.Join(t.TempDir(), "in")
+	return in, testkit.Need(text.Write(in))(t)
+}
+
+func TestAJobUnderACut(t *testing.T) {
+	s, ctx := running(t)
+	s.sprint(ctx)
+	in, input := counted(t)
+	view, r := s.cut(ctx, "q2", in, filepath.Join(t.TempDir(), "joint"))
 	if d := view.Deflation; d == nil || view.Stop != nil {
 		t.Errorf("no drop ratio, or an early stop beside it: %+v", view)
 	} else {
 		judge(t, view, int(math.Ceil((1-d.Theta)*float64(view.Tasks)-1e-9)), r, input)
 	}
+}
 
-	testkit.Check(t, s.command(ctx, nil, "budget", "set", fmt.Sprintf("%dW", 2*rated), "--reason", "test", "--confirm", fmt.Sprintf("%dW", 2*rated)))
+// Where another policy than the joint one divides the containers, the job stops early.
+func TestEarlyStopUnderACut(t *testing.T) {
+	testkit.Engines(t, "hadoop "+release())
+	s, ctx := running(t)
 	testkit.Check(t, s.command(ctx, nil, "policy", "set", "stretch", "--for", "containers", "--reason", "test", "--yes"))
-	view, r = s.cut(ctx, "q1", in, filepath.Join(out, "stretch"))
+	in, input := counted(t)
+	view, r := s.cut(ctx, "q1", in, filepath.Join(t.TempDir(), "stretch"))
 	if view.Stop == nil || view.Deflation != nil {
 		t.Errorf("no early stop, or a drop ratio beside it: %+v", view)
 	} else {

@@ -16,6 +16,7 @@ import (
 )
 
 func TestTriangles(t *testing.T) {
+	testkit.Engines(t, "spark "+spark.Version)
 	l, ctx := shared(t), within(t)
 	in := filepath.Join(t.TempDir(), "graph.txt")
 	if _, err := (spark.Graph{Vertices: 3000, Edges: 24000, Seed: 8}).Write(in); err != nil {
@@ -45,6 +46,7 @@ func TestTriangles(t *testing.T) {
 }
 
 func TestPythonAndFrames(t *testing.T) {
+	testkit.Engines(t, "spark "+spark.Version)
 	l, ctx := shared(t), within(t)
 	dir := t.TempDir()
 	const files, words = 10, 3000 // files of one length: what is kept of them is known

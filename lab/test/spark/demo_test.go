@@ -16,7 +16,7 @@ import (
 
 func TestDemo(t *testing.T) {
 	testkit.Engines(t, "spark "+spark.Version)
-	root := testkit.Need(filepath.Abs(filepath.Join("..", "..")))(t)
+	root := testkit.Need(filepath.Abs(filepath.Join("..", "..", "..")))(t)
 	bin := filepath.Join(root, "bin")
 	permitted(t, errors.Join(cluster.BuildHooks(t.Context(), root, bin), cluster.BuildPrograms(t.Context(), bin)))
 	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "powerlab"), "demo", "--engine", "spark", "--out", filepath.Join(t.TempDir(), "demo"))

@@ -25,7 +25,7 @@ func onRelease(t *testing.T, version string) {
 	t.Helper()
 	release, err := fetch(version)
 	permitted(t, err)
-	root := testkit.Need(filepath.Abs(filepath.Join("..", "..")))(t)
+	root := testkit.Need(filepath.Abs(filepath.Join("..", "..", "..")))(t)
 	bin := filepath.Join(root, "bin")
 	ctx := within(t)
 	permitted(t, cluster.BuildHooks(ctx, root, bin))

@@ -55,7 +55,7 @@ var theLab = sync.OnceValues(func() (l *lab, err error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err := filepath.Abs(filepath.Join("..", ".."))
+	root, err := filepath.Abs(filepath.Join("..", "..", ".."))
 	if err != nil {
 		return nil, err
 	}

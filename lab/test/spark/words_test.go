@@ -52,6 +52,7 @@ type measure struct {
 }
 
 func TestWordPopularity(t *testing.T) {
+	testkit.Engines(t, "spark "+spark.Version)
 	l, ctx := shared(t), within(t)
 	in, bytes := posts(t)
 	exact := testkit.Need(spark.CountWords(in))(t)

@@ -1,0 +1,6 @@
+//go:build !race
+
+package testkit
+
+// raced reports whether this is a build with the race detector.
+const raced = false

@@ -1,0 +1,172 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Target is one number of a paper and the value measured here.
+type Target struct {
+	// ID is the target's, with what it is for behind a slash: "D1/95".
+	ID   string
+	What string
+	// Unit of Paper, Got, Low, High and Oracle; empty for plain ratios.
+	Unit string
+	// Paper is the paper's own number; absent if the paper gives an ordering only.
+	Paper *float64
+	// Got is the value measured here, Low and High its bounds.
+	Got  *float64
+	Low  *float64
+	High *float64
+	// Oracle is the result with perfect information. It is shown and never judged; nil if no such
+	// run was made.
+	Oracle  *float64
+	Verdict Verdict
+	// Note describes how the target was judged, and if it is short, by how much and why.
+	Note string
+}
+
+// Verdict is the result of comparing a target with the paper.
+type Verdict string
+
+// The verdicts, the best first. NotRun is none: the experiment was not made.
+const (
+	// Met means that the value is within the target's tolerance of the paper's number, or, if the
+	// paper gives an ordering only, that the ordering holds.
+	Met Verdict = "met"
+	// Order means that only the ordering or the sign of the paper's number holds.
+	Order Verdict = "order"
+	// Short means that not even that holds, or that nothing was measured.
+	Short  Verdict = "short"
+	NotRun Verdict = "not_run"
+)
+
+// Worse reports whether v is a worse verdict than o.
+func (v Verdict) Worse(o Verdict) bool {
+	order := []Verdict{Met, Order, Short, NotRun}
+	return slices.Index(order, v) > slices.Index(order, o)
+}
+
+// met reports whether the paper's number or at least its ordering was reproduced; nil if the
+// experiment was not made.
+func (t *Target) met() *bool {
+	if t.Verdict == NotRun {
+		return nil
+	}
+	return new(t.Verdict == Met || t.Verdict == Order)
+}
+
+// MarshalJSON writes the target's documented form.
+func (t *Target) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		ID      string   `json:"id"`
+		What    string   `json:"what"`
+		Unit    string   `json:"unit"`
+		Paper   *float64 `json:"paper"`
+		Got     *float64 `json:"got"`
+		Low     *float64 `json:"low"`
+		High    *float64 `json:"high"`
+		Oracle  *float64 `json:"oracle"`
+		Met     *bool    `json:"met"`
+		Verdict Verdict  `json:"verdict"`
+		Note    string   `json:"note"`
+	}{t.ID, t.What, t.Unit, t.Paper, t.Got, t.Low, t.High, t.Oracle, t.met(), t.Verdict, t.Note})
+}
+
+// Judge is a target of a stat: met if the required ordering or sign holds, short if it does not or
+// if the stat is not known.
+func Judge(id, what, unit string, got Stat, ordered bool, note string) Target {
+	t := Target{ID: id, What: what, Unit: unit, Note: note, Verdict: Short}
+	if !got.Known {
+		t.Note = "not measured"
+		return t
+	}
+	if ordered {
+		t.Verdict = Met
+	}
+	t.Got, t.Low, t.High = &got.Mean, &got.Low, &got.High
+	return t
+}
+
+// Left is a target whose experiment this command does not make; how names the command that does.
+func Left(id, what, unit, how string) Target {
+	return Target{ID: id, What: what, Unit: unit, Verdict: NotRun, Note: how}
+}
+
+// From adds the paper's own number to a target whose ordering is judged. A value outside the
+// tolerance has the verdict order at best, and the note contains by how much it misses.
+func From(number float64, tolerance Range, t Target) Target {
+	t.Paper = &number
+	if t.Got == nil {
+		return t
+	}
+	rule := "tolerance " + tolerance.words()
+	if by := tolerance.miss(*t.Got); by != "" {
+		rule += ", missed by " + strings.TrimSpace(by+" "+t.Unit)
+		if t.Verdict == Met {
+			t.Verdict = Order
+		}
+	}
+	t.Note = strings.TrimPrefix(t.Note+"; "+rule, "; ")
+	return t
+}
+
+// WithOracle adds the result with perfect information.
+func WithOracle(got Stat, t Target) Target {
+	if got.Known {
+		t.Oracle = &got.Mean
+	}
+	return t
+}
+
+// Range is the tolerance range around a paper's number, both ends included.
+type Range struct{ Low, High float64 }
+
+// Around is the range from number - by to number + by.
+func Around(number, by float64) Range { return Range{number - by, number + by} }
+
+// AtMost is the range of all numbers up to high.
+func AtMost(high float64) Range { return Range{math.Inf(-1), high} }
+
+// AtLeast is the range of all numbers from low.
+func AtLeast(low float64) Range { return Range{low, math.Inf(1)} }
+
+// miss is by how much x lies outside, empty inside; x is a number.
+func (r Range) miss(x float64) string {
+	by := max(r.Low-x, x-r.High)
+	if by <= 0 {
+		return ""
+	}
+	return strconv.FormatFloat(by, 'f', 2, 64)
+}
+
+func (r Range) words() string {
+	high := strconv.FormatFloat(r.High, 'f', 2, 64)
+	if math.IsInf(r.Low, -1) {
+		return "up to " + high
+	}
+	low := strconv.FormatFloat(r.Low, 'f', 2, 64)
+	if math.IsInf(r.High, 1) {
+		return low + " or more"
+	}
+	return low + " to " + high
+}
+
+// number is a value with its unit, empty when unknown.
+func (t *Target) number(v *float64) string {
+	if v == nil {
+		return ""
+	}
+	return strings.TrimSpace(strconv.FormatFloat(*v, 'f', 2, 64) + " " + t.Unit)
+}
+
+func (t *Target) bounds() string {
+	if t.Low == nil || t.High == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.2f to %.2f", *t.Low, *t.High)
+}

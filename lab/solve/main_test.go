@@ -1,0 +1,10 @@
+package solve_test
+
+import (
+	"os"
+	"testing"
+
+	"headroom/internal/leaks"
+)
+
+func TestMain(m *testing.M) { os.Exit(leaks.Main(m, os.Stderr)) }
