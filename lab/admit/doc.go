@@ -1,4 +1,4 @@
-// Package admit is `powerlab admit`: it simulates the admission of jobs with deadlines by any
+// Package admit is `powerlab solve admit`: it simulates the admission of jobs with deadlines by any
 // policy of package admission, and computes the paper's measures.
 //
 // The one idea: Simulate drives the same Controller as a scheduler, with the same calls. The

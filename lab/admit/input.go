@@ -2,12 +2,8 @@ package admit
 
 import (
 	"fmt"
-	"io"
 	"math"
-	"strconv"
-	"strings"
 
-	"headroom/internal/cli"
 	"headroom/jobs/admission"
 	"headroom/units"
 )
@@ -163,22 +159,3 @@ func (in *Input) slots(place string, i int) (int, error) {
 }
 
 func watts(w float64) units.Power { return units.Power(math.Round(w * float64(units.Watt))) }
-
-// Print prints the output as a table, the measures first.
-func (o *Output) Print(w io.Writer, out *cli.Output) error {
-	percent := func(x float64) string { return fmt.Sprintf("%.1f %%", 100*x) }
-	number := func(x float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", x), ".0") + "s" }
-	if out.Format == "table" || out.IsWide() {
-		if _, err := fmt.Fprintf(w, "policy %s: %s of the jobs met their deadlines, %s of the work; %s wasted\n\n", o.Policy,
-			cli.Opt(o.SDR, percent), cli.Opt(o.PTR, percent), cli.Opt(o.Wasted, percent)); err != nil {
-			return err
-		}
-	}
-	rows := make([][]string, 0, len(o.Jobs))
-	for i, j := range o.Jobs {
-		rows = append(rows, []string{
-			strconv.Itoa(i), j.Decision, strconv.FormatFloat(j.Slots, 'g', 5, 64), cli.Opt(j.Start, number), cli.Opt(j.Finish, number), strconv.FormatBool(j.Met), j.Reason,
-		})
-	}
-	return out.Table(w, []string{"JOB", "DECISION", "SLOTS", "START", "FINISH", "MET", "REASON"}, rows)
-}

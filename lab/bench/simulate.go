@@ -20,7 +20,7 @@ const (
 	simulateMemory                    = 2000 // MB
 )
 
-// simulateTasks measures the simulation of powerlab dispatch. The peer is the same trace by Sparrow.
+// simulateTasks measures the simulation of powerlab solve dispatch. The peer is the same trace by Sparrow.
 func simulateTasks(ctx context.Context, r *run) ([]Item, error) {
 	tasks := pick(r, simulatedTasks, simulatedTasks/20)
 	setup := dispatch.Setup{Policy: dispatch.Pigeon, Workers: simulatedWorkers, Groups: simulatedGroups, Reserved: 2, Cutoff: 10, Hop: dispatch.HopUsual, Distributors: dispatch.DistributorsUsual, Seed: 1}

@@ -15,5 +15,5 @@
 // Guarantees: the same Setup and jobs give the same Result. Each task of each job runs once. Memory
 // grows with the jobs by a few numbers each, and with the tasks only while they wait or run.
 //
-// It does no I/O except in its command, `powerlab dispatch`.
+// It does no I/O except that Solve, the function of `powerlab solve dispatch`, reads the trace.
 package dispatch

@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"slices"
-	"strconv"
 
 	"headroom/internal/cli"
 	"headroom/jobs/dispatch/pigeon"
@@ -169,23 +168,4 @@ func (r *Result) output() *Output {
 	o := &Output{Short: class(r.Short), Long: class(r.Long), Tasks: r.Tasks, Jobs: r.Jobs, Util: r.Util}
 	o.Slowdown.Short, o.Slowdown.Long = known(r.Short.Slow99), known(r.Long.Slow99)
 	return o
-}
-
-// Print prints the output as a table.
-func (o *Output) Print(w io.Writer, out *cli.Output) error {
-	row := func(name string, c OutputClass, slow *float64) []string {
-		cells := []string{name}
-		for _, v := range []*float64{c.P50, c.P90, c.P99, c.Mean, slow} {
-			cells = append(cells, cli.Opt(v, func(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }))
-		}
-		return cells
-	}
-	err := out.Table(w, []string{"JOBS", "P50 S", "P90 S", "P99 S", "MEAN S", "SLOWDOWN P99"}, [][]string{
-		row("short", o.Short, o.Slowdown.Short), row("long", o.Long, o.Slowdown.Long),
-	})
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(w, "%d tasks of %d jobs; workers busy %.3g of the time\n", o.Tasks, o.Jobs, o.Util)
-	return err
 }

@@ -16,14 +16,16 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/internal/jsonfile"
+	"headroom/lab/admit"
+	"headroom/lab/dispatch"
 )
 
 // NewCommand is `powerlab solve`.
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "solve",
-		Short: "Solve one problem from a file: a decision, a queue or a short simulation",
-		Long: `Reads the problem from a JSON file and prints the answer. The help of each kind describes its fields. A value that is absent or null is unknown, or as usual. A mistake in the file is reported with its place.`,
+		Use:     "solve",
+		Short:   "Solve one problem from a file: a decision, a queue or a short simulation",
+		Long:    `Reads the problem from a JSON file and prints the answer. The help of each kind describes its fields. A value that is absent or null is unknown, or as usual. A mistake in the file is reported with its place.`,
 		Example: "  powerlab solve allocate --input jobs.json\n  powerlab solve queue --input - -o json < queue.json",
 	}
 	cmd.AddCommand(
@@ -32,6 +34,8 @@ func NewCommand() *cobra.Command {
 		kind("queue", "Compute waiting and sojourn times of priority queues", solveQueue),
 		kind("deflate", "Choose drop ratios and sprint timeouts by the queueing model", deflate),
 		kind("speculate", "Choose the next tasks or copies of a job for its free slots", speculate),
+		kind("admit", "Simulate admission control of jobs with deadlines", func(_ context.Context, in *admit.Input) (*admit.Output, error) { return admit.Solve(in) }),
+		kind("dispatch", "Simulate the dispatch of many small tasks", dispatch.Solve),
 		kind("scale", "Fit a scaling model to speed-ups, or predict them from its parameters", scaleOut),
 	)
 	return cmd

@@ -9,12 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/internal/cli"
-	"headroom/lab/admit"
 	"headroom/lab/apps"
 	"headroom/lab/arbitration"
 	"headroom/lab/bench"
 	"headroom/lab/demo"
-	"headroom/lab/dispatch"
 	"headroom/lab/emulator"
 	"headroom/lab/experiment"
 	"headroom/lab/experiment/specs"
@@ -51,8 +49,6 @@ func newRoot() *cobra.Command {
 	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), grass.NewCommand(), ipso.NewCommand(), pigeon.NewCommand(), pythia.NewCommand(), usba.NewCommand()))
 	root.AddCommand(arbitration.NewCommand())
 	root.AddCommand(experiment.NewCommand(specs.All()))
-	root.AddCommand(admit.NewCommand())
-	root.AddCommand(dispatch.NewCommand())
 	root.AddCommand(solve.NewCommand())
 	root.AddCommand(faults.New())
 	root.AddCommand(cli.VersionCommand("powerlab"))

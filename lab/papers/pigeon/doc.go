@@ -3,7 +3,7 @@
 // workers, each with a master and a queue per priority.
 //
 // The one idea: only messages and tasks are simulated. The policies are those of the packages below
-// jobs/dispatch, driven by package dispatch of the lab, as in powerlab dispatch and in real
+// jobs/dispatch, driven by package dispatch of the lab, as in powerlab solve dispatch and in real
 // masters. The closed forms are those of package theory. All policies get the same jobs.
 //
 // Guarantees: the same seeds and traces give the same bytes. A target on a missing trace is

@@ -36,7 +36,6 @@ import (
 	powerd "headroom/agent/command"
 	coordinator "headroom/coordinator/command"
 	"headroom/internal/cli"
-	"headroom/lab/admit"
 	"headroom/lab/apps"
 	"headroom/lab/arbitration"
 	"headroom/lab/bench"
@@ -76,7 +75,7 @@ func program(root func() *cobra.Command) func() {
 func powerlab() *cobra.Command {
 	root := &cobra.Command{Use: "powerlab", Short: "Emulated nodes, simulation, benchmarks and the demo", Example: "  powerlab demo"}
 	root.AddCommand(emulator.NewNodeCommand(), simulation.NewCommand(), demo.NewCommand(), bench.NewCommand())
-	root.AddCommand(apps.NewCommand(), admit.NewCommand(), solve.NewCommand(), faults.New(), record.NewCommand())
+	root.AddCommand(apps.NewCommand(), solve.NewCommand(), faults.New(), record.NewCommand())
 	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand(), pythia.NewCommand(), grass.NewCommand(), pigeon.NewCommand(), ipso.NewCommand(), usba.NewCommand()), arbitration.NewCommand(), experiment.NewCommand(specs.All()))
 	return root
 }

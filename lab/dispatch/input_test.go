@@ -1,8 +1,9 @@
-// Claims: `powerlab dispatch` prints the exact contract; loads are what the file asks for; a mistake in the file or the trace is exit code 2 with its
-// place, the rule and a way out; no file makes it panic; with the published traces, the cells of the paper's Fig. 4.11 are met.
+// Claims: an output is the exact contract; loads are those of the input; a mistake in the input or the trace is an error with its
+// place and the rule; no file makes it panic; with the published traces, the cells of the paper's Fig. 4.11 are met.
 package dispatch
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -11,9 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"headroom/internal/cli"
+	"headroom/internal/jsonfile"
 	"headroom/internal/testkit"
-	"headroom/lab/jsonfile"
 	"headroom/lab/traces"
 )
 
@@ -28,33 +28,42 @@ func write(tb testing.TB, text, more string) string {
 	return fmt.Sprintf(`{"policy":"pigeon","workers":4,"groups":2,"reserved":1,"w":null,"cutoff_s":5,"hop_s":0,"distributors":1,"seed":1,"trace":%q%s}`, path, more)
 }
 
-func TestCommandPrintsContract(t *testing.T) {
-	t.Parallel()
-	exit, stdout, stderr := testkit.Run(t, NewCommand(), strings.Replace(write(t, trace, `,"load":null`), `"workers":4`, `"workers":40`, 1), "--input", "-", "-o", "json")
-	if exit != 0 || stderr != "" {
-		t.Fatalf("exit %d, %s", exit, stderr)
+// solved is the output of an input, as JSON.
+func solved(in string) (string, error) {
+	var i Input
+	if err := jsonfile.Read(strings.NewReader(in), "--input", "-", &i); err != nil {
+		return "", err
 	}
+	o, err := Solve(context.Background(), &i)
+	if err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(o)
+	return string(text), err
+}
+
+func TestOutputIsContract(t *testing.T) {
+	t.Parallel()
+	text := testkit.Need(solved(strings.Replace(write(t, trace, `,"load":null`), `"workers":4`, `"workers":40`, 1)))(t)
 	var got map[string]json.RawMessage
-	testkit.Check(t, json.Unmarshal([]byte(stdout), &got))
+	testkit.Check(t, json.Unmarshal([]byte(text), &got))
 	for key, want := range map[string]string{
 		"long": `{"p50":30,"p90":30,"p99":30,"mean":30}`, "tasks": "6", "jobs": "3", "slowdown": `{"short_p99":1,"long_p99":1}`,
 	} {
-		var compact json.RawMessage = []byte(strings.Join(strings.Fields(string(got[key])), ""))
-		if string(compact) != want {
-			t.Errorf("%s is %s, want %s", key, compact, want)
+		if string(got[key]) != want {
+			t.Errorf("%s is %s, want %s", key, got[key], want)
 		}
 	}
 	if len(got) != 6 || got["short"] == nil || got["util"] == nil {
-		t.Errorf("keys of %s", stdout)
+		t.Errorf("keys of %s", text)
 	}
-	exit, stdout, _ = testkit.Run(t, NewCommand(), write(t, "0 1 1 1\n", ""), "--input", "-")
-	if exit != 0 || !strings.Contains(stdout, "long   -") {
-		t.Errorf("exit %d, a table without long jobs: %s", exit, stdout)
+	if text = testkit.Need(solved(write(t, "0 1 1 1\n", "")))(t); !strings.Contains(text, `"long":{"p50":null`) {
+		t.Errorf("without long jobs: %s", text)
 	}
 }
 
 // A load rescales the arrivals: 38 s of work on 4 workers are half of their time in 19 s.
-func TestCommandScalesLoad(t *testing.T) {
+func TestInputScalesLoad(t *testing.T) {
 	t.Parallel()
 	in := &Input{Trace: "trace", Load: new(0.5)}
 	stretch := testkit.Need(in.stretch(strings.NewReader(trace), 4))(t)
@@ -63,7 +72,7 @@ func TestCommandScalesLoad(t *testing.T) {
 	}
 }
 
-func TestCommandRefuses(t *testing.T) {
+func TestInputRefuses(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct{ file, want string }{
 		"syntax":               {"{\n \"policy\": }", "stdin:2:"},
@@ -94,9 +103,8 @@ func TestCommandRefuses(t *testing.T) {
 		"arrivals unsorted":    {write(t, "5 1 1 1\n4 1 1 1\n", `,"load":0.5`), "trace.txt:2: arrival 4 is before 5"},
 		"empty trace":          {write(t, "", ""), "trace.txt:1: file is empty"},
 	} {
-		exit, stdout, stderr := testkit.Run(t, NewCommand(), x.file, "--input", "-")
-		if exit != cli.ExitUsage || stdout != "" || !strings.Contains(stderr, x.want) {
-			t.Errorf("%s: exit %d, %q, want %q", name, exit, stderr, x.want)
+		if text, err := solved(x.file); err == nil || text != "" || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%s: %v, want %q", name, err, x.want)
 		}
 	}
 }
