@@ -17,20 +17,20 @@ import (
 
 const jsonHead = `<!-- Generated: UPDATE=1 go test ./coordinator/command -->
 
-# What coordinator's JSON holds
+# JSON of the coordinator's commands
 
-Every command takes ` + "`-o json`" + ` and then prints one object; with ` + "`--watch`" + `, one object in each line. It is a contract: fields are
-added, never taken away and never given another meaning within ` + "`v1`" + `. Read what you know and pass over the rest.
+For people who write scripts. Every command takes ` + "`-o json`" + ` and then prints one object; with ` + "`--watch`" + `, one object in each line. Within ` + "`v1`" + ` fields are
+added, never removed and never given another meaning. Ignore unknown fields.
 
-- ` + "`kind`" + ` and ` + "`api`" + ` say what it is; ` + "`items`" + ` are the answer, a list even where there is one.
-- ` + "`revision`, `epoch`, `server`, `as_of`" + ` say which state was read, by whom and when; ` + "`consistency`" + ` is ` + "`linearizable`" + `, ` + "`stale`" + ` (one
-  server's own log, which may be behind) or ` + "`offline`" + ` (files of a server that does not run).
+- ` + "`kind`" + ` and ` + "`api`" + ` name the kind of answer and its version; ` + "`items`" + ` is always a list.
+- ` + "`revision`, `epoch`, `server`, `as_of`" + ` identify the state that was read, the server and the time; ` + "`consistency`" + ` is ` + "`linearizable`" + `, ` + "`stale`" + ` (one
+  server's own log, which may be behind) or ` + "`offline`" + ` (files of a stopped server).
 - Names end in their unit: ` + "`_w`" + ` watts, ` + "`_j`" + ` joules, ` + "`_s`" + ` seconds; ratios go from 0 to 1. Times are RFC 3339 in UTC.
 - ` + "`null`" + ` means unknown. It is never 0.
 - ` + "`highest_w`" + ` is the highest budget ever committed for a domain; a budget above it needs ` + "`--confirm POWER`" + `.
 - An error is one JSON object on stderr, with an [exit code](exit-codes.md#errors). Nothing is on stdout then, except where the code is 8 or a check failed.
 
-Types: ` + "`text`, `number`, `yes/no`" + `; ` + "`?`" + ` after one says that it may be null; ` + "`[]`" + ` a list, ` + "`{}`" + ` values by name.
+Types: ` + "`text`, `number`, `yes/no`" + `; ` + "`?`" + ` after a type: may be null; ` + "`[]`" + ` a list, ` + "`{}`" + ` values by name.
 
 `
 
@@ -100,7 +100,7 @@ func TestPageTellsEveryKind(t *testing.T) {
 		}
 		fmt.Fprintf(&page, "## %s\n\n`coordinator` %s\n\n", kind, known[kind].command)
 		if known[kind].item == nil {
-			page.WriteString("Words of what was done; scripts read the exit code.\n\n")
+			page.WriteString("Text for people; scripts read the exit code.\n\n")
 			continue
 		}
 		page.WriteString("| field | type |\n| --- | --- |\n")

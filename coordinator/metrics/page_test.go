@@ -14,7 +14,7 @@ A coordinator server exports these metrics to Prometheus at ` + "`http://ADDRESS
 coordinator.yaml; by default it exports none. All units are base units. An unknown value is absent: never 0, never -1. A counter is
 0 before its first event. A scrape resets nothing.
 
-Scrape every server of the cluster. A follower exports the committed state; what only the leader hears is absent there. Counters
+Scrape every server of the cluster. A follower exports the committed state; what only the leader receives is absent there. Counters
 belong to a process: they start at 0 with it, and a new leader continues with its own, so sum them over the servers.
 
 | metric | kind | labels | meaning |

@@ -1,142 +1,29 @@
-// Claims: every benchmark gives finite, sensible figures in its quick form and
-// ends what it starts; what cannot be measured is unknown with its reason; the
-// JSON has null where nothing is known. No test here asserts a timing.
+// Claims: every benchmark gives finite figures in its quick form and ends what it starts; a value
+// that cannot be measured is null, with its reason; the judge of steps finds the settling and the
+// overshoot of a made-up trajectory; a result is judged by the ranges of its figures. No timing is
+// asserted.
 package bench
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
+	"maps"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"headroom/budget"
 	"headroom/internal/cli"
 	"headroom/internal/testkit"
+	"headroom/lease"
 	"headroom/units"
 )
 
 // bin is where make build puts the programs.
 const bin = "../../bin"
-
-// measure runs one benchmark in its quick form.
-func measure(t *testing.T, name string) []Item {
-	t.Helper()
-	for _, b := range suite() {
-		for _, p := range b.programs {
-			if _, err := os.Stat(filepath.Join(bin, p)); b.name == name && err != nil {
-				testkit.NotRun(t, "no program "+p+" in bin/; make build")
-			}
-		}
-	}
-	o := Options{Only: []string{name}, Quick: true, Bin: bin}
-	if err := o.complete(); err != nil {
-		t.Fatal(err)
-	}
-	r, err := Run(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Noise.Runs != 2*calibrationRuns || r.Noise.Min <= 0 || r.Noise.Max < r.Noise.Median || r.Noise.Median < r.Noise.Min {
-		t.Errorf("noise %+v", r.Noise)
-	}
-	return r.Items
-}
-
-func TestQuick(t *testing.T) {
-	t.Parallel()
-	for name, items := range map[string][]string{
-		"cap-step": {"cap-step", "cap-step-over", "cap-step-mean"},
-		"plan":     {"plan-10", "tick-10", "plan-100", "tick-100", "plan-1000", "tick-1000", "plan-10000", "tick-10000"},
-		"arbiter":  {"arbiter-1000"},
-		"dispatch": {"dispatch", "dispatch-decision"},
-		"simulate": {"simulate", "simulate-memory"},
-		"queue":    {"queue-2", "queue-3"},
-		"sample":   {"sample"},
-		"agent":    {"agent-cpu", "agent-rss"},
-		"start":    {"agent-start"},
-		"process":  {"process"},
-		"failover": {"failover"},
-		"cut":      {"cut-4", "cut-50"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := measure(t, name)
-			var names []string
-			for _, i := range got {
-				names = append(names, i.Name)
-				sane(t, i)
-			}
-			if !slices.Equal(names, items) {
-				t.Errorf("items %v, want %v", names, items)
-			}
-		})
-	}
-}
-
-// sane checks that an item has a finite value, and quantiles in their order.
-func sane(t *testing.T, i Item) {
-	t.Helper()
-	if i.Value == nil {
-		t.Errorf("%s has no value: %s", i.Name, i.Note)
-		return
-	}
-	for what, v := range map[string]*float64{"value": i.Value, "p50": i.P50, "p99": i.P99, "peer": i.Peer, "ratio": i.Ratio} {
-		if v != nil && (math.IsNaN(*v) || math.IsInf(*v, 0)) {
-			t.Errorf("%s: %s is %v", i.Name, what, *v)
-		}
-	}
-	if i.P50 != nil && i.P99 != nil && *i.P50 > *i.P99 {
-		t.Errorf("%s: p50 %v is above p99 %v", i.Name, *i.P50, *i.P99)
-	}
-	if i.Unit == "" || i.What == "" || (i.Goal == nil) != (i.Met == nil) {
-		t.Errorf("%s lacks a unit, words or a judgement: %+v", i.Name, i)
-	}
-	if *i.Value < 0 && i.Unit != "%" {
-		t.Errorf("%s is %v %s", i.Name, *i.Value, i.Unit)
-	}
-}
-
-// The peer of the plan fills the same tree to the same caps, so that the times compare.
-func TestPeerPlansTheSame(t *testing.T) {
-	t.Parallel()
-	tree, homes, err := forest(130)
-	if err != nil {
-		t.Fatal(err)
-	}
-	nodes := make([]budget.Node, len(homes))
-	for i, h := range homes {
-		nodes[i] = budget.Node{
-			Name: string(rune('a'+i%26)) + h + string(rune('A'+i/26)), Domain: h, Least: nodeLeast, Most: nodeMost,
-			Demand: nodeLeast + units.Power(i%7)*10*units.Watt, Weight: 1 + float64(i%3),
-		}
-	}
-	if d := difference(budget.Divide(tree, nodes, budget.Weighted).Caps, bisect(tree, nodes)); d > 2*budget.Quantum.Watts() {
-		t.Errorf("caps are apart by %v W", d)
-	}
-}
-
-func TestQuantile(t *testing.T) {
-	t.Parallel()
-	values := []float64{5, 1, 4, 2, 3}
-	for q, want := range map[float64]float64{0: 1, 0.5: 3, 0.8: 4, 0.99: 5, 1: 5} {
-		if got := quantile(values, q); got != want {
-			t.Errorf("quantile %v is %v, want %v", q, got, want)
-		}
-	}
-	if got := quantile([]time.Duration{}, 0.5); got != 0 {
-		t.Errorf("no values: %v", got)
-	}
-}
 
 // execute runs the command line in process.
 func execute(t *testing.T, args ...string) (exit int, stdout, stderr string) {
@@ -148,60 +35,133 @@ func execute(t *testing.T, args ...string) (exit int, stdout, stderr string) {
 	return exit, out.String(), errs.String()
 }
 
-func TestCommand(t *testing.T) {
+// Each benchmark in its quick form, with real programs.
+func TestQuick(t *testing.T) {
 	t.Parallel()
-	if exit, out, _ := execute(t, "--list"); exit != cli.ExitOK || !strings.Contains(out, "failover") {
-		t.Errorf("--list: exit %d, %s", exit, out)
+	testkit.Programs(t)
+	exit, out, errs := execute(t, "--quick", "--bin", bin, "-o", "json")
+	if exit != cli.ExitOK {
+		t.Fatalf("exit %d, %s", exit, errs)
 	}
-	if exit, _, errs := execute(t, "--only", "cap-stepp"); exit != cli.ExitUsage || !strings.Contains(errs, "did you mean cap-step?") {
-		t.Errorf("--only with a typo: exit %d, %s", exit, errs)
+	var r Report
+	testkit.Check(t, json.Unmarshal([]byte(out), &r))
+	if r.Noise.Min <= 0 || r.Noise.Max < r.Noise.Median || r.Noise.Median < r.Noise.Min || !r.Quick {
+		t.Errorf("noise %+v, quick %v", r.Noise, r.Quick)
 	}
-	if exit, out, _ := execute(t, "--quick", "--only", "sample"); exit != cli.ExitOK || !strings.Contains(out, "machine: ") || !strings.Contains(out, "noise: ") {
-		t.Errorf("table: exit %d, %s", exit, out)
+	var want, got []string
+	for _, b := range suite() {
+		for _, f := range b.figures {
+			want = append(want, f.name)
+		}
+	}
+	for _, i := range r.Items {
+		got = append(got, i.Name)
+		for _, v := range []*float64{i.Value, i.P50, i.P99, i.Peer, i.Ratio} {
+			if v != nil && (math.IsNaN(*v) || math.IsInf(*v, 0) || *v < 0 && i.Unit != "%") {
+				t.Errorf("%s: %v", i.Name, *v)
+			}
+		}
+		if i.Value == nil || i.Unit == "" || i.What == "" || (i.Goal == nil) != (i.Met == nil) || i.P50 != nil && *i.P50 > *i.P99 {
+			t.Errorf("%+v", i)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("items %v, want %v", got, want)
 	}
 }
 
-// Without the programs a figure is null, with the reason, and the exit code says so.
-func TestUnknownIsNull(t *testing.T) {
+// `bench cluster -o json` has exactly these fields; without the programs they are null, and the exit code is 8.
+func TestClusterFields(t *testing.T) {
 	t.Parallel()
-	exit, out, errs := execute(t, "--quick", "--only", "failover", "--bin", t.TempDir(), "-o", "json")
-	if exit != cli.ExitDegraded || !strings.Contains(errs, "not measured: failover") {
+	exit, out, errs := execute(t, "cluster", "--bin", t.TempDir(), "--nodes", "4", "--duration", "1s", "--no-etcd", "-o", "json")
+	if exit != cli.ExitDegraded || !strings.Contains(errs, "not measured: exchange") || !strings.Contains(errs, "make build") || !strings.Contains(errs, "noise: ") {
 		t.Errorf("exit %d, %s", exit, errs)
 	}
-	var r map[string]any
-	if err := json.Unmarshal([]byte(out), &r); err != nil {
-		t.Fatal(err)
+	var got map[string]any
+	testkit.Check(t, json.Unmarshal([]byte(out), &got))
+	want := []string{
+		"budget_cut_s", "cpu_per_node_s_per_s", "etcd_ratio", "exchange_s", "failover_over_budget_ws", "failover_s",
+		"log_bytes_per_s", "nodes", "plan_10000_s", "tick_10000_s",
 	}
-	item := r["items"].([]any)[0].(map[string]any) //nolint:forcetypeassert // a panic fails the test well enough
-	for _, key := range []string{"goal", "value", "p50", "p99", "peer", "ratio", "met"} {
-		if v, ok := item[key]; !ok || v != nil {
-			t.Errorf("%s is %v, want null", key, v)
-		}
+	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, want) {
+		t.Errorf("fields %v", names)
 	}
-	if r["kind"] != "Bench" || !strings.Contains(item["note"].(string), "not run") { //nolint:forcetypeassert // as above
-		t.Errorf("%s", out)
+	if got["cpu_per_node_s_per_s"] != nil || got["exchange_s"].(map[string]any)["p99"] != nil { //nolint:forcetypeassert // a panic fails the test too
+		t.Errorf("%v", got)
+	}
+	full := clusterReportOf(2, map[string]reading{"exchange": {values: []float64{1, 3}, peer: []float64{2}}, "server-cpu": {values: one(5), peer: one(10)}, "server-log": {values: one(1), peer: one(4)}})
+	if *full.Exchange.P99 != 3 || math.Abs(*full.CPU-5e-6) > 1e-12 || !maps.Equal(full.Etcd, map[string]float64{"exchange_p50": 0.5, "exchange_p99": 1.5, "cpu_per_node": 0.5, "log_bytes": 0.25}) {
+		t.Errorf("%+v", full)
 	}
 }
 
-func TestTogether(t *testing.T) {
+func TestJudgeOfSteps(t *testing.T) {
 	t.Parallel()
-	var ran atomic.Int64
-	testkit.Check(t, together(t.Context(), 100, func(context.Context, int) error { ran.Add(1); return nil }))
-	if ran.Load() != 100 {
-		t.Errorf("%d of 100 ran", ran.Load())
-	}
-	failed := errors.New("planned")
-	if err := together(t.Context(), 100, func(_ context.Context, i int) error {
-		if i == 3 {
-			return failed
+	points := func(of func(at time.Duration) float64) (all []point) {
+		for at := time.Duration(0); at < stepWatched; at += judged {
+			all = append(all, point{wall: of(at), free: 300})
 		}
-		return nil
-	}); !errors.Is(err, failed) || errors.Is(err, context.Canceled) {
-		t.Errorf("one fails: %v", err)
+		return all
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := together(ctx, 100, func(context.Context, int) error { return nil }); !errors.Is(err, context.Canceled) {
-		t.Errorf("broken off: %v", err)
+	bump := judge(points(func(at time.Duration) float64 {
+		switch {
+		case at < time.Second:
+			return 200
+		case at >= 6*time.Second && at < 6200*time.Millisecond:
+			return 105
+		}
+		return 100
+	}), 100)
+	if bump.settle != 1 || math.Abs(bump.over-0.05) > 1e-9 || bump.longest != 0.2 || math.Abs(bump.steady-0.05*4/160) > 1e-9 {
+		t.Errorf("a bump of 5 %% for 200 ms: %+v", bump)
+	}
+	if v := judge(points(func(time.Duration) float64 { return 130 }), 100); !math.IsInf(v.settle, 1) || math.Abs(v.steady-0.3) > 1e-9 {
+		t.Errorf("never: %+v", v)
+	}
+}
+
+// The fleet integrates what its nodes hold above a budget, and follows the leaders.
+func TestFleet(t *testing.T) {
+	t.Parallel()
+	f := newFleet(2)
+	at := time.Now().Add(time.Hour) // later than every look at the clock
+	after := func(s float64) time.Time { return at.Add(time.Duration(s * float64(time.Second))) }
+	one, two := lease.Epoch{Incarnation: 1, Term: 1}, lease.Epoch{Incarnation: 1, Term: 2}
+	stands := func(node int, watts units.Power, e lease.Epoch, seconds float64) {
+		f.stands(node, standing{cap: watts * units.Watt, held: watts > 80, stamp: lease.Stamp{Epoch: e, Seq: 1}}, after(seconds))
+	}
+	f.budget = 200 * units.Watt
+	stands(0, 150, one, 0)
+	stands(1, 120, one, 1) // 270 W from here on: 70 above
+	stands(0, 100, two, 3) // 220 W: 20 above
+	stands(1, 80, one, 5)  // 180 W, its lease has ended
+	if sum, held, fell := f.holds(); math.Abs(f.over-180) > 1e-6 || sum != 180*units.Watt || held != 1 || fell != 1 || f.newest() != two {
+		t.Errorf("%v W s, holds %v, %d held, %d fell, epoch %v", f.over, sum, held, fell, f.newest())
+	}
+	if first, _, all := f.reigned(one); all || first != after(3) {
+		t.Errorf("the second epoch from %v, every node %v", first, all)
+	}
+	stands(1, 90, two, 10)
+	if first, last, all := f.reigned(one); !all || first != after(3) || last != after(10) {
+		t.Errorf("the second epoch from %v to %v, every node %v", first, last, all)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[string][]string{
+		"did you mean cap-step?": {"--only", "cap-stepp"},
+		"must be from 1 to 5000": {"cluster", "--nodes", "0"},
+		"must be from 1s":        {"cluster", "--duration", "1ms"},
+		"only with --check":      {"result.json"},
+		"not of --quick":         {"--check", "--quick"},
+		"not a result":           {"--check", "ranges.yaml"},
+	} {
+		if exit, _, errs := execute(t, args...); exit != cli.ExitUsage || !strings.Contains(errs, want) {
+			t.Errorf("%v: exit %d, %s", args, exit, errs)
+		}
+	}
+	if exit, out, _ := execute(t, "--list"); exit != cli.ExitOK || !strings.Contains(out, "failover") {
+		t.Errorf("--list: exit %d, %s", exit, out)
 	}
 }

@@ -2,230 +2,109 @@ package bench
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"time"
-
-	"headroom/capping"
-	"headroom/lab/emulator/plant"
-	"headroom/units"
 )
 
-// The loop and the plant, as on a node.
-const (
-	loopPeriod = 250 * time.Millisecond
-	plantStep  = 5 * time.Millisecond
-	// band around the new cap that counts as met.
-	band = 0.02
-	// watched is how long each step is followed; steady is where its last part begins.
-	watched, steady = 13 * time.Second, 3 * time.Second
-)
+// newLaw makes a law for a node.
+type newLaw func(b *bed) nodeLaw
 
-// law is what decides the package limit at each turn of the loop.
-type law interface {
-	// turn answers the two limits for the cap, from what was measured since the turn before.
-	turn(now time.Duration, in capping.Sample, granted units.Power) (long, short units.Power)
-}
-
-// modelled is Headroom's law.
-type modelled struct {
-	config capping.Config
-	state  capping.State
-}
-
-func (m *modelled) turn(now time.Duration, in capping.Sample, granted units.Power) (long, short units.Power) {
-	act, next := capping.Step(now, in, granted, m.state, m.config)
-	m.state = next
-	return act.Long, act.Short
-}
-
-// integrator is the peer: it knows no model of the node and moves the limit by a
-// part of the difference between the cap and the measured wall power, as loops
-// closed on wall power do (Lefurgy, Wang and Ware, ICAC 2007, without its model).
-type integrator struct {
-	config capping.Config
-	gain   float64
-	limit  float64 // W
-}
-
-func (p *integrator) turn(_ time.Duration, in capping.Sample, granted units.Power) (long, short units.Power) {
-	if p.limit == 0 {
-		p.limit = granted.Watts() * p.config.Efficiency
-	}
-	if in.Package.Known && in.DRAM.Known {
-		wall := p.config.Wall(in.Package.Power, in.DRAM.Power)
-		p.limit += p.gain * p.config.Efficiency * (granted - wall).Watts()
-	}
-	low, high := p.config.PackageMin.Watts(), p.config.PackageMax.Watts()
-	p.limit = min(max(p.limit, low), high) // anti-windup
-	return units.FromWatts(p.limit), units.FromWatts(p.limit * 1.01)
-}
-
-// gains are what the peer is tried with; 1 takes the whole difference out in one turn.
-func gains() []float64 { return []float64{0.3, 0.5, 0.7, 0.9, 1.1} }
-
-// node is a plant with a loop on it, in virtual time.
-type node struct {
-	plant *plant.Plant
-	law   law
-	util  float64
-	cap   units.Power
-	now   time.Duration
-
-	looked    time.Duration
-	pkg, dram units.Energy
-}
-
-// turn is one turn of the loop: gather, decide, apply.
-func (n *node) turn() {
-	elapsed := n.now - n.looked
-	pkg, dram := n.plant.PackageEnergy(), n.plant.DRAMEnergy()
-	in := capping.Sample{Elapsed: elapsed}
-	if elapsed > 0 {
-		in.Package = capping.Reading{Power: grown(n.pkg, pkg, plant.PackageRange).Over(elapsed), Known: true}
-		in.DRAM = capping.Reading{Power: grown(n.dram, dram, plant.DRAMRange).Over(elapsed), Known: true}
-	}
-	n.pkg, n.dram, n.looked = pkg, dram, n.now
-	long, short := n.law.turn(n.now, in, n.cap)
-	n.plant.SetLimit(plant.LongTerm, long)
-	n.plant.SetLimit(plant.ShortTerm, short)
-}
-
-// grown is what a counter that wraps at most once gained.
-func grown(from, to, span units.Energy) units.Energy {
-	if to < from {
-		return to + span - from
-	}
-	return to - from
-}
-
-// run lets d go by and tells watch the wall power of every moment.
-func (n *node) run(d time.Duration, watch func(at time.Duration, wall units.Power)) {
-	for end := n.now + d; n.now < end; {
-		if n.now == 0 || n.now-n.looked >= loopPeriod {
-			n.turn()
-		}
-		n.plant.Step(plantStep, n.util)
-		n.now += plantStep
-		if watch != nil {
-			watch(n.now, n.plant.Wall())
-		}
-	}
-}
-
-// outcome is how one step of the cap went.
-type outcome struct {
-	settle  time.Duration // until the power stays within the band
-	over    float64       // highest power above the cap once it had been met, ratio
-	overFor time.Duration // time over half the band above the cap once it had been met
-	mean    float64       // mean error of the steady part, ratio
-}
-
-// change steps the cap, as a lease that arrives does, and follows what becomes of it.
-func (n *node) change(to units.Power) outcome {
-	down := to < n.cap
-	n.cap = to
-	n.turn()
-	var o outcome
-	began, last, met := n.now, n.now, false
-	sum, count := 0.0, 0
-	n.run(watched, func(at time.Duration, wall units.Power) {
-		ratio := wall.Watts()/to.Watts() - 1
-		if math.Abs(ratio) > band {
-			last = at
-		}
-		met = met || down == (ratio <= 0)
-		if met {
-			o.over = max(o.over, ratio)
-		}
-		if met && ratio > band/2 {
-			o.overFor += plantStep
-		}
-		if at-began > steady {
-			sum, count = sum+ratio, count+1
-		}
-	})
-	o.settle, o.mean = last-began, sum/float64(count)
-	return o
-}
-
-// capStep measures steps of the cap under Headroom's law and under the peer.
-func capStep(ctx context.Context, r *run) ([]Item, error) {
-	steps := pick(r, 400, 60)
-	ours, err := stepAll(ctx, steps, func(c capping.Config) law { return &modelled{config: c} })
-	if err != nil {
-		return nil, err
-	}
-	// The peer gets the gain that serves it best.
-	var peer figures
-	var gain float64
-	for _, g := range gains() {
-		f, err := stepAll(ctx, steps, func(c capping.Config) law { return &integrator{config: c, gain: g} })
-		if err != nil {
+// try runs every scene under the law.
+func (l newLaw) try(ctx context.Context, scenes []scene) (all []verdict, err error) {
+	const warmUp = 20 * time.Second
+	for _, s := range scenes {
+		b, err := newBed(s)
+		if err = errors.Join(err, ctx.Err()); err != nil {
 			return nil, err
 		}
-		if gain == 0 || quantile(f.settle, 0.99) < quantile(peer.settle, 0.99) {
-			peer, gain = f, g
+		law, changed := l(b), true
+		turn := func() { law.turn(b, changed); changed = false }
+		b.begin(loadFull)
+		for b.now < warmUp {
+			b.step(turn)
+		}
+		for _, step := range s.steps {
+			b.begin(step.load)
+			for end := b.now + step.wait; b.now < end; { // any phase of the loop
+				b.tick(turn)
+			}
+			b.cap, changed = step.cap, true
+			var points []point
+			for end := b.now + stepWatched; b.now < end; {
+				points = append(points, b.step(turn))
+			}
+			all = append(all, judge(points, step.cap.Watts()))
 		}
 	}
-	settle := newItem("cap-step", "time until the wall power stays within 2 % of a new cap", "s").spread(ours.settle).
-		against(quantile(peer.settle, 0.99)).aim(atMost(1, "p99 <= 1 s")).
-		say("%d random steps, virtual time; peer: plain integrator, best of %d gains (%.1f)", steps, len(gains()), gain)
-	over := newItem("cap-step-over", "highest wall power above the new cap once it was met", "%").spread(ours.over).is(slices.Max(ours.over)).
-		against(slices.Max(peer.over)).aim(atMost(3, "<= 3 %")).
-		say("the worst step; above by 1 %% or more for at most %.0f ms (goal 250 ms)", 1000*slices.Max(ours.overFor))
-	low, high := slices.Min(ours.mean), slices.Max(ours.mean)
-	mean := newItem("cap-step-mean", "steady mean against the cap, the step farthest from it", "%").spread(ours.mean).is(low).
-		against(slices.Min(peer.mean)).aim(goal{text: "-2..+0 %", low: -2, high: 0})
-	if high > 0 {
-		mean = mean.is(high).aim(goal{text: "-2..+0 %", low: -2, high: 0})
-	}
-	return []Item{settle, over, mean.say("from %.2f to %.2f %%; peer from %.2f to %.2f %%", low, high, slices.Min(peer.mean), slices.Max(peer.mean))}, nil
+	return all, nil
 }
 
-// figures are the outcomes of many steps: s, %, s and %.
-type figures struct{ settle, over, overFor, mean []float64 }
-
-// stepAll runs the same random steps for any law: the seeds do not depend on it.
-func stepAll(ctx context.Context, steps int, with func(capping.Config) law) (figures, error) {
-	const perNode = 5
-	var f figures
-	for seed := range uint64((steps + perNode - 1) / perNode) {
-		if err := ctx.Err(); err != nil {
-			return f, err
-		}
-		rng := rand.New(rand.NewPCG(seed, 7))
-		n, err := newNode(rng, with)
-		if err != nil {
-			return f, err
-		}
-		n.run(3*time.Second, nil)
-		for range perNode {
-			n.run(time.Duration(rng.IntN(50))*plantStep, nil) // any phase of the loop
-			o := n.change(units.Power(85+rng.IntN(125)) * units.Watt)
-			f.settle, f.over = append(f.settle, o.settle.Seconds()), append(f.over, 100*o.over)
-			f.overFor, f.mean = append(f.overFor, o.overFor.Seconds()), append(f.mean, 100*o.mean)
-		}
+// column is one value of every verdict, times a factor.
+func column(all []verdict, factor float64, of func(verdict) float64) (out []float64) {
+	for _, v := range all {
+		out = append(out, factor*of(v))
 	}
-	return f, nil
+	return out
 }
 
-func newNode(rng *rand.Rand, with func(capping.Config) law) (*node, error) {
-	spec := plant.DefaultSpec()
-	spec.EnergyStart = units.Energy(rng.Int64N(int64(plant.DRAMRange)))
-	p, err := plant.New(spec)
+func settles(v verdict) float64 { return v.settle }
+
+func mean(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v / float64(len(values))
+	}
+	return sum
+}
+
+// benchSeed is the seed of the steps in `powerlab bench`.
+const benchSeed = 1
+
+// capStep measures steps of the cap on one busy socket. The peer gets the gain that serves it best.
+func capStep(ctx context.Context, r *run) error {
+	scenes := stage(benchSeed, pick(r, 400, 40), true)
+	ours, err := newLaw(newTwoSpeed).try(ctx, scenes)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	p.SetWindow(plant.LongTerm, capping.LongWindow)
-	p.SetWindow(plant.ShortTerm, capping.ShortWindow)
-	config := capping.Config{
-		Other: spec.Other, Efficiency: spec.WorstEfficiency(), PackageMin: 5 * units.Watt, PackageMax: spec.TDP, HasDRAM: true,
+	var peer []verdict
+	best, gains := 0.0, []float64{0.3, 0.5, 0.7, 0.9, 1.1}
+	for _, g := range gains {
+		all, err := newIntegral(g, true).try(ctx, scenes)
+		if err != nil {
+			return err
+		}
+		if best == 0 || quantile(column(all, 1, settles), 0.99) < quantile(column(peer, 1, settles), 0.99) {
+			peer, best = all, g
+		}
 	}
-	// Busy enough that every cap of the steps holds the node back.
-	return &node{
-		plant: p, law: with(config), util: 0.97 + 0.03*rng.Float64(), cap: units.Power(90+rng.IntN(110)) * units.Watt,
-		pkg: p.PackageEnergy(), dram: p.DRAMEnergy(),
-	}, nil
+	put := func(figure string, factor float64, of func(verdict) float64, note string) {
+		r.put(figure, column(ours, factor, of), column(peer, factor, of), "%s", note)
+	}
+	put("cap-step", 1, settles, fmt.Sprintf("%d random steps, virtual time; peer: plain integrator, best of %d gains (%.1f)", len(ours), len(gains), best))
+	put("cap-step-over", 100, func(v verdict) float64 { return v.over }, "50 ms means")
+	put("cap-step-over-time", 1, func(v verdict) float64 { return v.longest }, "50 ms means")
+	steady := func(v verdict) float64 { return v.steady }
+	all, theirs := column(ours, 100, steady), column(peer, 100, steady)
+	r.put("cap-step-mean", one(mean(all)), one(mean(theirs)), "single steps from %.2f to %.2f %%; peer from %.2f to %.2f %%", slices.Min(all), slices.Max(all), slices.Min(theirs), slices.Max(theirs))
+	return nil
+}
+
+// wallStep measures steps of the cap under all loads, with a BMC. The peer is the integral from its readings.
+func wallStep(ctx context.Context, r *run) error {
+	scenes := stage(benchSeed, pick(r, 200, 20), false)
+	ours, err := newLaw(newTwoSpeed).try(ctx, scenes)
+	if err != nil {
+		return err
+	}
+	peer, err := newIntegral(integralGain, false).try(ctx, scenes)
+	if err != nil {
+		return err
+	}
+	never := len(slices.DeleteFunc(slices.Clone(peer), func(v verdict) bool { return !math.IsInf(v.settle, 1) }))
+	r.put("wall-step", column(ours, 1, settles), column(peer, 1, settles), "%d random steps, virtual time; peer: plain integral from wall power to RAPL, p50 %.2f s, %d steps never settled", len(ours), quantile(column(peer, 1, settles), 0.5), never)
+	return nil
 }

@@ -1,65 +1,42 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
+	"headroom/internal/pause"
+	"headroom/lab/cluster"
+	"headroom/units"
 )
 
-// clusterOptions are the flags of `powerlab bench cluster`.
+// clusterOptions are the sizes of the cluster benchmark.
 type clusterOptions struct {
 	nodes       int
 	duration    time.Duration
 	cuts, kills int
-	gossip      int
 	seed        uint64
 	noEtcd      bool
-	bin         string
 }
 
-// Bounds of the flags.
-const (
-	clusterNodesMost  = 5000
-	clusterGossipMost = 200
-	clusterTimesMost  = 100
-	clusterSpanMost   = 10 * time.Minute
-)
-
-// clusterReport is what `powerlab bench cluster -o json` prints. What could not be
-// measured is nil; all but Plan and Tick is of Nodes nodes that exchange over loopback.
-type clusterReport struct {
-	Nodes int `json:"nodes"`
-	// Exchange is from the sending of a heartbeat to a lease that answers it.
-	Exchange quantiles `json:"exchange_s"`
-	// CPU of the three coordinators together, s per s and node.
-	CPU *float64 `json:"cpu_per_node_s_per_s"`
-	// Cut is from the sending of the command until the leader has every node's read-back.
-	Cut quantiles `json:"budget_cut_s"`
-	// Failover is from kill -9 of the leader until a node holds a grant of the next one.
-	Failover quantiles `json:"failover_s"`
-	// FailoverOver is what nodes held above the budget in all failovers, in W s.
-	FailoverOver *float64 `json:"failover_over_budget_ws"`
-	// Log is what each coordinator wrote into its raft log, in bytes per s.
-	Log *float64 `json:"log_bytes_per_s"`
-	// Plan is dividing the budget among 10,000 simulated nodes.
-	Plan quantiles `json:"plan_10000_s"`
-	// Tick is the leader's whole tick of 10,000 simulated nodes, Plan included.
-	Tick quantiles `json:"tick_10000_s"`
-	// Etcd are ratios of the figures above to etcd's under the same leases: exchange_p50,
-	// exchange_p99, cpu_per_node, log_bytes. Empty without etcd.
-	Etcd map[string]float64 `json:"etcd_ratio"`
-
-	items   []Item
-	machine Machine
-	noise   Noise
+func defaultCluster(quick bool) clusterOptions {
+	if quick {
+		return clusterOptions{nodes: 20, duration: time.Second, cuts: 1, kills: 1, seed: benchSeed}
+	}
+	return clusterOptions{nodes: 1000, duration: 30 * time.Second, cuts: 20, kills: 10, seed: benchSeed}
 }
 
 // quantiles are in seconds.
@@ -75,8 +52,69 @@ func quantilesOf(values []float64) quantiles {
 	return quantiles{finite(quantile(values, 0.5)), finite(quantile(values, 0.99))}
 }
 
+// clusterReport is the output of `powerlab bench cluster -o json`. Values that could not be
+// measured are nil; all but Plan and Tick are of Nodes nodes that exchange over loopback.
+type clusterReport struct {
+	Nodes int `json:"nodes"`
+	// Exchange is from sending a heartbeat to the lease that answers it.
+	Exchange quantiles `json:"exchange_s"`
+	// CPU of the three coordinators together, s per s and node.
+	CPU *float64 `json:"cpu_per_node_s_per_s"`
+	// Cut is from sending the command until the leader has every node's read-back.
+	Cut quantiles `json:"budget_cut_s"`
+	// Failover is from kill -9 of the leader until a node holds a grant of the next one.
+	Failover quantiles `json:"failover_s"`
+	// FailoverOver is what nodes held above the budget in all failovers, in W s.
+	FailoverOver *float64 `json:"failover_over_budget_ws"`
+	// Log is what each coordinator wrote to its raft log, in bytes per s.
+	Log *float64 `json:"log_bytes_per_s"`
+	// Plan is dividing the budget among 10,000 simulated nodes.
+	Plan quantiles `json:"plan_10000_s"`
+	// Tick is the leader's whole tick of 10,000 simulated nodes, Plan included.
+	Tick quantiles `json:"tick_10000_s"`
+	// Etcd are ratios of the figures above to etcd's under the same leases: exchange_p50,
+	// exchange_p99, cpu_per_node, log_bytes. Empty without etcd.
+	Etcd map[string]float64 `json:"etcd_ratio"`
+}
+
+// clusterReportOf selects the fields from the readings of a run.
+func clusterReportOf(nodes int, took map[string]reading) clusterReport {
+	scaled := func(figure string, factor float64) (ours, peer []float64) {
+		for _, v := range took[figure].values {
+			ours = append(ours, factor*v)
+		}
+		for _, v := range took[figure].peer {
+			peer = append(peer, factor*v)
+		}
+		return ours, peer
+	}
+	single := func(figure string, factor float64) *float64 {
+		if v, _ := scaled(figure, factor); len(v) > 0 {
+			return finite(v[0])
+		}
+		return nil
+	}
+	of := func(figure string, factor float64) quantiles { v, _ := scaled(figure, factor); return quantilesOf(v) }
+	r := clusterReport{
+		Nodes: nodes, Exchange: of("exchange", 1), CPU: single("server-cpu", 1e-6), Cut: of("cut", 1), Failover: of("failover", 1),
+		FailoverOver: single("failover-over", 1), Log: single("server-log", 1), Plan: of("plan-10000", 1e-3), Tick: of("tick-10000", 1e-3), Etcd: map[string]float64{},
+	}
+	for name, x := range map[string]struct {
+		figure string
+		at     float64
+	}{"exchange_p50": {"exchange", 0.5}, "exchange_p99": {"exchange", 0.99}, "cpu_per_node": {"server-cpu", 1}, "log_bytes": {"server-log", 1}} {
+		if ours, peer := scaled(x.figure, 1); len(ours) > 0 && len(peer) > 0 {
+			if ratio := finite(quantile(ours, x.at) / quantile(peer, x.at)); ratio != nil {
+				r.Etcd[name] = *ratio
+			}
+		}
+	}
+	return r
+}
+
 func newClusterCommand() *cobra.Command {
-	var o clusterOptions
+	o := options{only: []string{"cluster", "plan-10000"}}
+	c := defaultCluster(false)
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:   "cluster",
@@ -85,35 +123,45 @@ func newClusterCommand() *cobra.Command {
 over loopback: streams, heartbeats, leases and acknowledgements. Only their hardware is simplified
 (a cap takes effect at once), and their state directory is in memory.
 
-It measures exchanges, the coordinators' CPU and log, budget cuts, kills of the leader, a whole tick
-of 10,000 simulated nodes, and gossip. Where etcd is installed, it is measured with the same number
-of leases: each node renews its own and makes one transaction a second.
+It measures exchanges, the coordinators' CPU and log, budget cuts, kills of the leader, and a whole
+tick of 10,000 simulated nodes. Where etcd is installed, it is measured with the same number of
+leases: each node renews its own and makes one transaction a second.
 
 A missed goal is reported but is not a failure. The exit code is 8 if a benchmark could not be measured.`,
 		Example: "  powerlab bench cluster\n  powerlab bench cluster --nodes 100 --duration 5s --cuts 3 --kills 2\n  powerlab bench cluster -o json > cluster.json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
+			if err := c.check(); err != nil {
 				return err
 			}
-			report, err := o.run(cmd.Context(), cmd.ErrOrStderr())
+			o.progress = cmd.ErrOrStderr()
+			if err := o.complete(); err != nil {
+				return err
+			}
+			report, took, err := measureAll(cmd.Context(), o, c)
 			if err != nil {
 				return err
 			}
-			if err := report.print(cmd.OutOrStdout(), cmd.ErrOrStderr(), &out); err != nil {
+			if out.IsJSON() { // which has no place for them
+				cli.Notef(cmd.ErrOrStderr(), "machine: %v", report.Machine)
+				cli.Notef(cmd.ErrOrStderr(), "noise: %v", report.Noise)
+				err = out.JSON(cmd.OutOrStdout(), clusterReportOf(c.nodes, took))
+			} else {
+				err = report.print(cmd.OutOrStdout(), &out)
+			}
+			if err != nil {
 				return err
 			}
-			return (&Report{Items: report.items}).verdict()
+			return report.complete()
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.nodes, "nodes", 1000, "number of nodes")
-	f.DurationVar(&o.duration, "duration", 30*time.Second, "duration of each measurement of exchanges, CPU, log, etcd and gossip")
-	f.IntVar(&o.cuts, "cuts", 20, "number of budget cuts")
-	f.IntVar(&o.kills, "kills", 10, "number of kills of the leader")
-	f.IntVar(&o.gossip, "gossip", 100, "number of gossip members")
-	f.Uint64Var(&o.seed, "seed", 1, "seed of the nodes' loads")
-	f.BoolVar(&o.noEtcd, "no-etcd", false, "do not measure etcd")
+	f.IntVar(&c.nodes, "nodes", c.nodes, "number of nodes")
+	f.DurationVar(&c.duration, "duration", c.duration, "duration of each measurement of exchanges, CPU and log, and of etcd")
+	f.IntVar(&c.cuts, "cuts", c.cuts, "number of budget cuts")
+	f.IntVar(&c.kills, "kills", c.kills, "number of kills of the leader")
+	f.Uint64Var(&c.seed, "seed", c.seed, "seed of the nodes' loads")
+	f.BoolVar(&c.noEtcd, "no-etcd", false, "do not measure etcd")
 	f.StringVar(&o.bin, "bin", "", "folder of the programs (default: next to powerlab)")
 	out.Flags(cmd)
 	return cmd
@@ -121,204 +169,287 @@ A missed goal is reported but is not a failure. The exit code is 8 if a benchmar
 
 func (o *clusterOptions) check() error {
 	for _, x := range []struct {
-		flag         string
-		v, low, high int
-	}{
-		{"nodes", o.nodes, 1, clusterNodesMost},
-		{"cuts", o.cuts, 1, clusterTimesMost},
-		{"kills", o.kills, 1, clusterTimesMost},
-		{"gossip", o.gossip, 3, clusterGossipMost},
-	} {
-		if x.v < x.low || x.v > x.high {
-			return cli.Usage("--%s %d: must be from %d to %d", x.flag, x.v, x.low, x.high)
+		flag       string
+		v, highest int
+	}{{"nodes", o.nodes, 5000}, {"cuts", o.cuts, 100}, {"kills", o.kills, 100}} {
+		if x.v < 1 || x.v > x.highest {
+			return cli.Usage("--%s %d: must be from 1 to %d", x.flag, x.v, x.highest)
 		}
 	}
-	if o.duration < time.Second || o.duration > clusterSpanMost {
-		return cli.Usage("--duration %v: must be from 1s to %v", o.duration, clusterSpanMost)
+	if o.duration < time.Second || o.duration > 10*time.Minute {
+		return cli.Usage("--duration %v: must be from 1s to 10m", o.duration)
 	}
 	return nil
 }
 
-// most bounds the whole run.
-func (o *clusterOptions) most() time.Duration {
-	return 4*time.Minute + 3*o.duration + time.Duration(o.cuts)*10*time.Second + time.Duration(o.kills)*20*time.Second
-}
+// budget is the site's budget with so much for each node.
+func (o *clusterOptions) budget(each units.Power) units.Power { return units.Power(o.nodes) * each }
 
-// clusterRun is one run of the command.
-type clusterRun struct {
-	clusterOptions
+// What each node may have on average while they exchange, and what a cut leaves it.
+// Their loads want 165 W on average, so all watts of both are granted.
+const (
+	tightBudget = 150 * units.Watt
+	cutBudget   = 110 * units.Watt
+)
+
+const (
+	// mostlyGiven is the part of the budget that nodes hold once a raise has come through; plans
+	// leave the rest rather than move it.
+	mostlyGiven = 0.95
+	// warmUpSpan is how long a load runs before it is measured.
+	warmUpSpan = 3 * time.Second
+	// againMost bounds the cuts that are repeated because the leader changed during them, as it
+	// may on a machine that is too busy for the servers' heartbeats.
+	againMost = 3
+)
+
+// trial is three coordinators and their nodes.
+type trial struct {
 	*run
+	*clusterOptions
 
-	report *clusterReport
-	ours   burden // for the comparison with etcd
-	noise  calibration
+	group *group
+	fleet *fleet
 }
 
-// run measures one part after the other. A part that fails gives an item without a
-// value, and the next one begins; an error is an interrupt.
-func (o *clusterOptions) run(ctx context.Context, progress io.Writer) (*clusterReport, error) {
-	opts := Options{Bin: o.bin, Progress: progress}
-	if err := opts.complete(); err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "headroom-bench-")
+// clusterBench measures coordinators under exchanging nodes, then etcd.
+func clusterBench(ctx context.Context, r *run) error {
+	o := &r.cluster
+	g, err := startGroup(ctx, r, filepath.Join(r.dir, "group"), 3, o.budget(nodeRated))
 	if err != nil {
-		return nil, fmt.Errorf("bench: scratch folder: %w", err)
+		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	timed, cancel := context.WithTimeout(ctx, o.most())
-	defer cancel()
-	c := &clusterRun{
-		clusterOptions: *o, run: &run{Options: opts, dir: dir},
-		report: &clusterReport{Nodes: o.nodes, Etcd: map[string]float64{}, machine: thisMachine()},
+	t := &trial{run: r, clusterOptions: o, group: g, fleet: startFleet(ctx, o.nodes, g.addrs(), o.seed)}
+	err = t.measure(ctx)
+	t.fleet.stop()
+	r.end(g.stop)
+	if err != nil || o.noEtcd {
+		return err
 	}
-	for _, part := range []struct {
-		name, what string
-		run        func(context.Context) error
-	}{
-		{"gossip", "what gossip costs a member", c.gossipPart},
-		{"plan-10000", "whole ticks of 10,000 simulated nodes", c.planPart},
-		{"cluster", "three coordinators under exchanging nodes", c.clusterPart},
-		{"etcd", "etcd under the same leases", c.etcdPart},
-	} {
-		c.noise.run()
-		c.note("%s: %s", part.name, part.what)
+	return t.besideEtcd(ctx)
+}
+
+// measure measures one part after the other.
+func (t *trial) measure(ctx context.Context) error {
+	began := time.Now()
+	err := await(ctx, 90*time.Second, fmt.Sprintf("%d nodes with a lease", t.nodes), func() bool {
+		_, held, _ := t.fleet.holds()
+		return held == t.nodes
+	})
+	if err != nil {
+		return err
+	}
+	t.note("cluster: %d nodes have a lease after %.1f s", t.nodes, time.Since(began).Seconds())
+	for _, part := range []func(context.Context) error{t.tighten, t.steady, t.cutAll, t.killAll} {
+		if err := part(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tighten sets the tight budget and waits until the nodes hold nearly all of it, and no more.
+func (t *trial) tighten(ctx context.Context) error {
+	full := t.budget(tightBudget)
+	if _, err := t.group.setBudget(ctx, full); err != nil {
+		return err
+	}
+	return await(ctx, 60*time.Second, "the budget granted", func() bool {
+		sum, held, _ := t.fleet.holds()
+		return held == t.nodes && sum <= full && sum.Watts() >= mostlyGiven*full.Watts()
+	})
+}
+
+// steady measures exchanges, CPU and log while only loads change.
+func (t *trial) steady(ctx context.Context) error {
+	if !pause.For(ctx, warmUpSpan) {
+		return ctx.Err()
+	}
+	t.note("cluster: measuring for %v", t.duration)
+	var servers []server
+	for _, m := range t.group.members {
+		servers = append(servers, server{m.program, filepath.Join(t.group.dir, m.ID)})
+	}
+	t.fleet.exchanges()
+	cpu, log, err := watch(ctx, servers, t.nodes, t.duration)
+	if err != nil {
+		return err
+	}
+	took := t.fleet.exchanges()
+	t.put("exchange", took, nil, "%d nodes, %d exchanges; a tick comes once a second, and soon after an acknowledgement that frees watts", t.nodes, len(took))
+	t.put("server-cpu", one(cpu), nil, "%d nodes", t.nodes)
+	t.put("server-log", one(log), nil, "a new load on each node every %v", loadLasts)
+	return nil
+}
+
+// server is a process and the folder of its log.
+type server struct {
+	program *cluster.Program
+	dir     string
+}
+
+// watch lets servers work for a while: their CPU in us per s and node, and the bytes per s that
+// each wrote to its log, on average.
+func watch(ctx context.Context, servers []server, nodes int, span time.Duration) (cpu, log float64, err error) {
+	look := func() (spent time.Duration, written int64, err error) {
+		for _, s := range servers {
+			t, errCPU := cpuTime(s.program.Pid())
+			size, errLog := logBytes(s.dir)
+			if spent, written = spent+t, written+size; errCPU != nil || errLog != nil {
+				return 0, 0, fmt.Errorf("bench: watch %s: %w", s.dir, errors.Join(errCPU, errLog))
+			}
+		}
+		return spent, written, nil
+	}
+	spent, written, err := look()
+	began := time.Now()
+	if err == nil && !pause.For(ctx, span) {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	spentAfter, writtenAfter, err := look()
+	seconds := time.Since(began).Seconds()
+	return 1e6 * (spentAfter - spent).Seconds() / seconds / float64(nodes), float64(writtenAfter-written) / seconds / float64(len(servers)), err
+}
+
+// cutAll cuts the budget repeatedly, at any moment of the leader's second.
+func (t *trial) cutAll(ctx context.Context) error {
+	var took []float64
+	again := 0
+	for len(took) < t.cuts {
+		if !pause.For(ctx, rand.N(time.Second)) {
+			return ctx.Err()
+		}
 		began := time.Now()
-		if err := part.run(timed); err != nil {
-			c.note("%s: not measured: %v", part.name, err)
-			c.add(newItem(part.name, part.what, "").say("not measured: %v", err))
+		revision, err := t.group.setBudget(ctx, t.budget(cutBudget))
+		open := 0
+		if err == nil {
+			open, err = t.group.awaitBudget(ctx, revision, 15*time.Second)
 		}
-		if err := ctx.Err(); err != nil {
-			return nil, err
+		switch {
+		case lostLeader(err) && again < againMost:
+			again++
+		case err != nil:
+			return err
+		case open > 0:
+			return fmt.Errorf("bench: a cut confirmed by every node: %d not: %w", open, errNotYet)
+		default:
+			took = append(took, time.Since(began).Seconds())
+			t.note("cluster: cut %d of %d: %.2f s", len(took), t.cuts, took[len(took)-1])
 		}
-		c.note("%s: %.0f s", part.name, time.Since(began).Seconds())
+		if err := t.tighten(ctx); err != nil {
+			return err
+		}
 	}
-	c.noise.run()
-	c.report.noise, c.report.machine.LoadEnd = c.noise.noise(), loadAverage()
-	return c.report, nil
-}
-
-func (c *clusterRun) add(items ...Item) { c.report.items = append(c.report.items, items...) }
-
-func (c *clusterRun) gossipPart(ctx context.Context) error {
-	cost, err := measureGossip(ctx, c.gossip, c.duration)
-	if err != nil {
-		return err
+	note := ""
+	if again > 0 {
+		note = fmt.Sprintf("; %d more left out: the leader changed during them", again)
 	}
-	c.add(
-		newItem("gossip", "gossip that a member sends at rest, UDP and TCP", "B/s").is(cost.perSecond).
-			say("%d members; %.2f packets a second each", cost.members, cost.packets),
-		newItem("gossip-packet", "the largest packet of gossip", "B").is(float64(cost.largest)).aim(atMost(1400, "<= 1400 B")).
-			say("%d members that all came at once", cost.members),
-	)
-	c.note("gossip: %.0f bytes and %.2f packets per second and member of %d; largest packet %d bytes",
-		cost.perSecond, cost.packets, cost.members, cost.largest)
+	t.put("cut", took, nil, "%d cuts of %d nodes from %v to %v each; the slowest %.2f s%s", len(took), t.nodes, tightBudget, cutBudget, slices.Max(took), note)
 	return nil
 }
 
-// planNodes is how many nodes the planned cluster has.
-const planNodes = 10_000
+// lostLeader reports whether a call failed because the leader changed: no server
+// answered, or the next leader, which did not follow the cut.
+func lostLeader(err error) bool {
+	code := connect.CodeOf(err)
+	return err != nil && (code == connect.CodeNotFound || code == connect.CodeDeadlineExceeded || code == connect.CodeUnavailable)
+}
 
-func (c *clusterRun) planPart(ctx context.Context) error {
-	tree, homes, err := forest(planNodes)
-	if err != nil {
-		return err
+// killAll kills leaders and starts each again. It integrates what the nodes hold above the budget.
+func (t *trial) killAll(ctx context.Context) error {
+	var first, last []float64
+	over := 0.0
+	_, _, before := t.fleet.holds()
+	for len(first) < t.kills {
+		a, b, w, err := t.killOnce(ctx)
+		if err != nil {
+			return err
+		}
+		first, last, over = append(first, a.Seconds()), append(last, b.Seconds()), over+w
+		t.note("cluster: kill %d of %d: %.2f s, every node %.2f s", len(first), t.kills, a.Seconds(), b.Seconds())
 	}
-	nodes := crowd(homes, seeded(c.seed))
-	most := min(20*time.Second, c.duration)
-	planned := divideOften(tree, nodes, 60, most)
-	took, err := carryOut(ctx, tree, nodes, 60, most)
-	if err != nil {
-		return err
-	}
-	c.report.Plan, c.report.Tick = quantilesOf(planned), quantilesOf(took)
-	c.add(newItem("cluster-plan", "dividing a budget among 10,000 simulated nodes", "s").spread(planned).aim(atMost(0.010, "<= 10 ms")).
-		say("%d plans in a tree of four levels", len(planned)))
-	c.add(newItem("cluster-tick", "a whole tick of 10,000 simulated nodes: decided, encoded, decoded, applied, answered", "s").spread(took).aim(atMost(0.030, "<= 30 ms")).
-		say("%d ticks, each with every demand new, in a tree of four levels", len(took)))
+	_, _, after := t.fleet.holds()
+	t.put("failover", first, nil, "%d kills; all %d nodes within %.2f s; nodes fell to their fail-safe cap %d times", len(first), t.nodes, slices.Max(last), after-before)
+	t.put("failover-over", one(over), nil, "integral of (sum of the caps in force - budget)+ from each kill to the last node's new grant")
 	return nil
 }
 
-// clusterPart is a group of coordinators and its nodes.
-func (c *clusterRun) clusterPart(ctx context.Context) error {
-	if _, err := os.Stat(filepath.Join(c.Bin, "coordinator")); err != nil {
-		return fmt.Errorf("program coordinator not found in %s; build it with make build: %w", c.Bin, err)
+// killOnce returns when the first and the last node held a grant of the next leader, and the W s above the budget.
+func (t *trial) killOnce(ctx context.Context) (first, last time.Duration, over float64, err error) {
+	if err := t.group.awaitHealthy(ctx); err != nil {
+		return 0, 0, 0, err
 	}
-	g, err := startGroup(ctx, c.run, filepath.Join(c.dir, "group"), 3, c.budget(nodeRated))
+	if err := t.tighten(ctx); err != nil {
+		return 0, 0, 0, err
+	}
+	asking, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	m, err := t.group.leader(asking, func(c headroomv1connect.ClusterServiceClient) error {
+		_, err := c.ListDomains(asking, connect.NewRequest(&headroomv1.ListDomainsRequest{}))
+		return err
+	})
 	if err != nil {
-		return err
+		return 0, 0, 0, err
 	}
-	defer c.end(g.stop)
-	f := startFleet(ctx, c.nodes, g.addrs(), c.seed)
-	defer f.stop()
-	t := &trial{clusterRun: c, group: g, fleet: f}
-	if err := errors.Join(t.comeUp(ctx), t.steady(ctx)); err != nil {
-		return err
+	if !pause.For(ctx, rand.N(time.Second)) {
+		return 0, 0, 0, ctx.Err()
 	}
-	return errors.Join(t.cutAll(ctx), t.killAll(ctx))
+	old := t.fleet.newest()
+	t.fleet.guard(t.budget(tightBudget))
+	at := time.Now()
+	m.program.Kill()
+	err = await(ctx, 30*time.Second, "a grant of the next leader at every node", func() bool {
+		a, b, all := t.fleet.reigned(old)
+		first, last = a.Sub(at), b.Sub(at)
+		return all
+	})
+	over = t.fleet.guard(0)
+	if again := t.group.start(m); err == nil {
+		err = again
+	}
+	return first, last, over, err
 }
 
-// etcdPart compares with etcd, and notes if it is not installed.
-func (c *clusterRun) etcdPart(ctx context.Context) error {
-	path, err := findEtcd()
-	if c.noEtcd || err != nil {
-		if c.noEtcd {
-			err = errLeftOut
-		}
-		c.note("etcd: not run: %v", err)
+// besideEtcd gives the exchange, the CPU and the log their peers.
+func (t *trial) besideEtcd(ctx context.Context) error {
+	peer, err := bearEtcd(ctx, t.run, filepath.Join(t.dir, "etcd"))
+	if err != nil {
+		t.note("etcd: not run: %v", err)
 		return nil
 	}
-	peer, err := bearEtcd(ctx, path, filepath.Join(c.dir, "etcd"), c.nodes, c.duration, c.note)
-	if err != nil {
-		return err
-	}
-	if len(c.ours.took) == 0 || len(peer.took) == 0 {
-		return fmt.Errorf("exchanges of both: %w", errNotYet)
+	for figure, values := range map[string][]float64{"exchange": peer.took, "server-cpu": one(peer.cpu), "server-log": one(peer.log)} {
+		of := t.took[figure]
+		of.peer, of.note = values, of.note+"; peer: "+peer.version
+		t.took[figure] = of
 	}
 	if peer.failed > 0 {
-		c.note("etcd: %d of %d exchanges failed, for example: %v", peer.failed, peer.failed+len(peer.took), peer.failure)
+		t.note("etcd: %d of %d exchanges failed", peer.failed, peer.failed+len(peer.took))
 	}
-	c.compare(peer, etcdVersion(ctx, path))
 	return nil
 }
 
-// compare puts etcd's figures beside ours.
-func (c *clusterRun) compare(peer burden, version string) {
-	beside := map[string]struct {
-		ours, peer float64
-	}{
-		"exchange_p50": {quantile(c.ours.took, 0.5), quantile(peer.took, 0.5)},
-		"exchange_p99": {quantile(c.ours.took, 0.99), quantile(peer.took, 0.99)},
-		"cpu_per_node": {c.ours.cpu, peer.cpu},
-		"log_bytes":    {c.ours.log, peer.log},
-	}
-	for name, x := range beside {
-		if r := finite(x.ours / x.peer); r != nil {
-			c.report.Etcd[name] = *r
+// logBytes is how much is written in the logs below dir: the files named *.wal, without
+// the zeros after their last entry. Both raft-wal and etcd reserve a whole file before they
+// write to it, so file sizes alone would mean nothing.
+func logBytes(dir string) (sum int64, err error) {
+	err = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".wal") {
+			return ignoreGone(err)
 		}
-	}
-	for i, item := range c.report.items {
-		switch item.Name {
-		case "cluster-exchange":
-			item = item.against(beside["exchange_p99"].peer)
-			item.Note += fmt.Sprintf("; %s: p50 %.4f s, ratio %.3g; %d exchanges, %d failed",
-				version, beside["exchange_p50"].peer, c.report.Etcd["exchange_p50"], len(peer.took), peer.failed)
-		case "cluster-cpu":
-			item = item.against(1e6 * peer.cpu)
-		case "cluster-log":
-			item = item.against(peer.log)
-		}
-		c.report.items[i] = item
-	}
+		data, err := os.ReadFile(path)
+		sum += int64(len(bytes.TrimRight(data, "\x00")))
+		return ignoreGone(err)
+	})
+	return sum, err
 }
 
-// print writes the report; as JSON the machine and its noise go to errs, for the
-// report has no place for them.
-func (r *clusterReport) print(w, errs io.Writer, out *cli.Output) error {
-	if out.IsJSON() {
-		cli.Notef(errs, "machine: %v", r.machine)
-		cli.Notef(errs, "noise: %v", r.noise)
-		return out.JSON(w, r)
+// ignoreGone ignores a file that was removed since its folder was read.
+func ignoreGone(err error) error {
+	if os.IsNotExist(err) {
+		return nil
 	}
-	return (&Report{Items: r.items, Machine: r.machine, Noise: r.noise}).print(w, out)
+	return err
 }

@@ -5,23 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
-	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
 
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
-
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/rpc"
-	"headroom/lab/cluster"
 	"headroom/scheduler/access"
 	"headroom/scheduler/distributor"
 	"headroom/scheduler/master"
@@ -33,54 +25,39 @@ const (
 	idleWorkers, idleSlots = 10, 10
 	// dispatchJob is how many tasks a job has.
 	dispatchJob = 1000
-	// atOnce is how many jobs are under way at once, and how many processes a worker, or the peer, starts at once.
-	atOnce       = 4
-	dispatchMost = 50 // us a task: 20,000 tasks a second
-	decisionMost = 1  // ms
-	// dispatchPatience bounds the start of a group.
-	dispatchPatience = 30 * time.Second
-	// startJob is how many tasks a job of processes has.
-	startJob = 100
+	// atOnce is how many jobs are in progress at a time.
+	atOnce = 4
 )
 
-// dispatchTasks measures tasks a second through one master to workers whose tasks take no time, over RPC on loopback. The peer is a
+// dispatchTasks measures tasks through one master to workers whose tasks take no time, over RPC on loopback. The peer is a
 // relay in the master's place: it has the same streams and messages and decides nothing.
-func dispatchTasks(ctx context.Context, r *run) ([]Item, error) {
-	jobs := pick(r, 200, 10)
-	relay, _, err := throughput(ctx, jobs, func(ctx context.Context, l, _ net.Listener) error { return serveRelay(ctx, l) }, nil)
+func dispatchTasks(ctx context.Context, r *run) error {
+	jobs := pick(r, 200, 5)
+	peer, _, err := throughput(ctx, jobs, serveRelay)
 	if err != nil {
-		return nil, err
-	}
-	decision := math.NaN()
-	ours, cpu, err := throughput(ctx, jobs, serveMaster, func(address string) (err error) {
-		decision, err = decisionQuantile(ctx, address, 0.99)
 		return err
-	})
-	if err != nil {
-		return nil, err
 	}
-	return []Item{
-		newItem("dispatch", "time per task through one master to workers whose tasks take no time", "us").is(1e6/ours).against(1e6/relay).aim(atMost(dispatchMost, "<= 50 us, 20,000 tasks/s")).
-			say("%.0f tasks/s, %.0f us of CPU time each for distributor, master and workers, all in this process; %d tasks of no length on %d slots; peer: a relay in the master's place that decides nothing",
-				ours, 1e6*cpu, jobs*dispatchJob, idleWorkers*idleSlots),
-		newItem("dispatch-decision", "time from a message's arrival at a master until all that follows is decided", "ms").is(1000 * decision).
-			aim(atMost(decisionMost, "p99 <= 1 ms")).say("99th percentile, rounded up to the next bucket of the master's metric, at the load of dispatch"),
-	}, nil
+	ours, cpu, err := throughput(ctx, jobs, serveMaster)
+	if err != nil {
+		return err
+	}
+	r.put("dispatch", one(1e6*ours), one(1e6*peer), "%.0f tasks/s, %.0f us of CPU time each for distributor, master and workers in this process; %d tasks on %d slots; peer: a relay in the master's place that decides nothing",
+		1/ours, 1e6*cpu, jobs*dispatchJob, idleWorkers*idleSlots)
+	return nil
 }
 
-// serveMaster serves a master until ctx ends, with its metrics.
-func serveMaster(ctx context.Context, l, metrics net.Listener) error {
+// serveMaster serves a master until ctx ends.
+func serveMaster(ctx context.Context, l net.Listener) error {
 	logger := slog.New(slog.DiscardHandler)
-	m, err := master.New(master.Config{Name: "m1", Group: rackName, Guard: access.New(true, "", logger), Metrics: metrics, Logger: logger})
+	m, err := master.New(master.Config{Name: "m1", Group: rackName, Guard: access.New(true, "", logger), Logger: logger})
 	if err != nil {
 		return err
 	}
 	return m.Run(ctx, l)
 }
 
-// throughput is how many tasks a second go through what serves in the middle, and the CPU time that each takes of this process, s;
-// look is called before its end.
-func throughput(ctx context.Context, jobs int, serve func(ctx context.Context, l, metrics net.Listener) error, look func(metrics string) error) (rate, cpu float64, err error) {
+// throughput is the time per task through what serves in the middle, and the CPU time per task of this process, s.
+func throughput(ctx context.Context, jobs int, serve func(context.Context, net.Listener) error) (each, cpu float64, err error) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -89,103 +66,60 @@ func throughput(ctx context.Context, jobs int, serve func(ctx context.Context, l
 	if err != nil {
 		return 0, 0, err
 	}
-	metrics, err := rpc.Listen("127.0.0.1:0")
-	if err != nil {
-		return 0, 0, errors.Join(err, l.Close())
-	}
-	defer func() { _ = metrics.Close() }() // a relay has none
-	parts.Go(func() { _ = serve(ctx, l, metrics) })
+	parts.Go(func() { _ = serve(ctx, l) })
 	for i := range idleWorkers {
 		parts.Go(func() { _ = idle(ctx, "n"+strconv.Itoa(i), l.Addr().String()) }) // it ends with ctx, or tasks are missed
 	}
-	d, err := distribute(ctx, &parts, l.Addr().String(), idleWorkers*idleSlots)
-	if err != nil {
-		return 0, 0, err
-	}
-	if err := runJobs(ctx, d, "warm", 2, dispatchJob, []string{"true"}, ""); err != nil {
-		return 0, 0, err
-	}
-	used, _, err := cpuTime(os.Getpid())
-	if err != nil {
-		return 0, 0, err
-	}
-	began := time.Now()
-	if err := runJobs(ctx, d, "timed", jobs, dispatchJob, []string{"true"}, ""); err != nil {
-		return 0, 0, err
-	}
-	tasks := float64(jobs * dispatchJob)
-	rate = tasks / time.Since(began).Seconds()
-	after, _, err := cpuTime(os.Getpid())
-	if err != nil {
-		return 0, 0, err
-	}
-	cpu = (after - used).Seconds() / tasks
-	if look != nil {
-		err = look(metrics.Addr().String())
-	}
-	return rate, cpu, err
-}
-
-// distribute runs a distributor over the group of the master at address until ctx ends, and waits until the group has so many slots.
-func distribute(ctx context.Context, parts *sync.WaitGroup, address string, slots int) (*distributor.Distributor, error) {
 	d, err := distributor.New(distributor.Config{
-		Name: "d1", Incarnation: 1, Groups: []distributor.Group{{Name: rackName, Masters: []string{address}}}, Logger: slog.New(slog.DiscardHandler),
+		Name: "d1", Incarnation: 1, Groups: []distributor.Group{{Name: rackName, Masters: []string{l.Addr().String()}}}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
-		return nil, err
+		return 0, 0, err
 	}
 	parts.Go(func() { _ = d.Run(ctx) })
-	return d, await(ctx, dispatchPatience, fmt.Sprintf("the group has %d slots", slots), func() bool {
+	const slots = idleWorkers * idleSlots
+	err = await(ctx, 30*time.Second, fmt.Sprintf("the group has %d slots", slots), func() bool {
 		all, err := d.Status(ctx)
-		return err == nil && len(all) == 1 && int(all[0].GetSlots()) == slots
+		return err == nil && len(all) == 1 && all[0].GetSlots() == slots
 	})
+	if err == nil {
+		err = runJobs(ctx, d, "warm", 2)
+	}
+	used, errUsed := cpuTime(os.Getpid())
+	began := time.Now()
+	if err = errors.Join(err, errUsed); err == nil {
+		err = runJobs(ctx, d, "timed", jobs)
+	}
+	tasks := float64(jobs * dispatchJob)
+	each = time.Since(began).Seconds() / tasks
+	after, errAfter := cpuTime(os.Getpid())
+	return each, (after - used).Seconds() / tasks, errors.Join(err, errAfter)
 }
 
-// runJobs runs so many jobs of so many tasks, a few jobs at a time. Their outputs are in dir.
-func runJobs(ctx context.Context, d *distributor.Distributor, name string, jobs, tasks int, argv []string, dir string) error {
-	return together(ctx, jobs, func(ctx context.Context, i int) error {
-		return runJob(ctx, d, name+strconv.Itoa(i), tasks, argv, dir)
-	})
-}
-
-// together calls do with each number below count, atOnce of them at a time, until one fails.
-func together(ctx context.Context, count int, do func(ctx context.Context, i int) error) error {
-	running, cancel := context.WithCancel(ctx)
-	defer cancel()
-	next, failures := make(chan int), make(chan error, atOnce)
-	for range atOnce {
-		go func() {
-			var err error
-			for i := range next {
-				if err = do(running, i); err != nil {
-					cancel()
-					break
-				}
+// runJobs runs so many jobs, a few at a time, until one fails.
+func runJobs(ctx context.Context, d *distributor.Distributor, name string, jobs int) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	var running sync.WaitGroup
+	slots := make(chan struct{}, atOnce)
+	for i := range jobs {
+		slots <- struct{}{}
+		running.Go(func() {
+			if err := runJob(ctx, d, name+strconv.Itoa(i)); err != nil {
+				fail(err)
 			}
-			failures <- err
-		}()
+			<-slots
+		})
 	}
-	for i := range count {
-		select {
-		case next <- i:
-		case <-running.Done():
-		}
-	}
-	close(next)
-	all := ctx.Err() // a number may be left that nobody has taken
-	for range atOnce {
-		all = errors.Join(all, <-failures)
-	}
-	return all
+	running.Wait()
+	return context.Cause(ctx)
 }
 
 // runJob runs one job to its end.
-func runJob(ctx context.Context, d *distributor.Distributor, name string, tasks int, argv []string, dir string) error {
-	f, err := d.Submit(ctx, distributor.Job{Tasks: tasks, High: true, Task: func(index, attempt int) *headroomv1.Task {
-		return &headroomv1.Task{
-			Ref:  &headroomv1.TaskRef{Job: name, Phase: "map", Index: uint32(index), Attempt: uint32(attempt)},
-			Argv: argv, Output: filepath.Join(dir, name+"-"+strconv.Itoa(index)), Dir: dir,
-		}
+func runJob(ctx context.Context, d *distributor.Distributor, name string) error {
+	f, err := d.Submit(ctx, distributor.Job{Tasks: dispatchJob, High: true, Task: func(index, attempt int) *headroomv1.Task {
+		ref := &headroomv1.TaskRef{Job: name, Phase: "map", Index: uint32(index), Attempt: uint32(attempt)}
+		return &headroomv1.Task{Ref: ref, Argv: []string{"true"}, Output: name + "-" + strconv.Itoa(index)}
 	}})
 	if err != nil {
 		return err
@@ -247,91 +181,4 @@ func ends(m *headroomv1.WorkMessage) *headroomv1.WorkerMessage {
 		all = append(all, &headroomv1.TaskResult{Ref: t.GetRef(), Seconds: 1e-6})
 	}
 	return &headroomv1.WorkerMessage{Message: &headroomv1.WorkerMessage_Results{Results: &headroomv1.TaskResults{Results: all}}}
-}
-
-// decisionQuantile is a quantile of how long a master's decisions take, s: the upper end of the bucket that it is in.
-func decisionQuantile(ctx context.Context, address string, q float64) (float64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rpc.BaseURL(address)+"/metrics", http.NoBody)
-	if err != nil {
-		return 0, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	families, err := new(expfmt.NewTextParser(model.UTF8Validation)).TextToMetricFamilies(resp.Body)
-	if err != nil {
-		return 0, err
-	}
-	family := families["headroom_master_decision_seconds"]
-	if len(family.GetMetric()) != 1 {
-		return 0, fmt.Errorf("bench: %d histograms of decisions: %w", len(family.GetMetric()), errNotSo)
-	}
-	h := family.GetMetric()[0].GetHistogram()
-	for _, b := range h.GetBucket() {
-		if float64(b.GetCumulativeCount()) >= q*float64(h.GetSampleCount()) {
-			return b.GetUpperBound(), nil
-		}
-	}
-	return math.Inf(1), nil
-}
-
-// processes measures how many processes a second a worker starts for the tasks of a master. The peer starts the same program
-// as often by itself, as many at a time.
-func processes(ctx context.Context, r *run) ([]Item, error) {
-	jobs := pick(r, 40, 2)
-	rate, err := workerStarts(ctx, r, jobs)
-	if err != nil {
-		return nil, err
-	}
-	peer, err := bareStarts(ctx, jobs*startJob)
-	if err != nil {
-		return nil, err
-	}
-	return []Item{newItem("process", "time per process that a worker of 4 slots starts and ends", "us").is(1e6/rate).against(1e6/peer).
-		say("%.0f processes/s: %d tasks that run the program true and keep an empty output each, through a master; peer: the same program started without worker, master and output",
-			rate, jobs*startJob)}, nil
-}
-
-// workerStarts runs tasks on a worker's process.
-func workerStarts(ctx context.Context, r *run, jobs int) (rate float64, err error) {
-	var parts sync.WaitGroup
-	defer parts.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	l, err := rpc.Listen("127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	parts.Go(func() { _ = serveMaster(ctx, l, nil) })
-	g, err := cluster.NewGroup(filepath.Join(r.dir, "logs"))
-	if err != nil {
-		return 0, err
-	}
-	defer r.end(g.Close)
-	if _, err := g.Start("worker", nil, filepath.Join(r.Bin, "scheduler"), "worker", "--node", "n1", "--scheduler", l.Addr().String(),
-		"--slots", strconv.Itoa(atOnce), "--dir", filepath.Join(r.dir, "work"), "--dev", "--log-level", "warn"); err != nil {
-		return 0, err
-	}
-	program, err := exec.LookPath("true")
-	if err != nil {
-		return 0, err
-	}
-	d, err := distribute(ctx, &parts, l.Addr().String(), atOnce)
-	if err != nil {
-		return 0, err
-	}
-	began := time.Now()
-	if err := runJobs(ctx, d, "start", jobs, startJob, []string{program}, r.dir); err != nil {
-		return 0, err
-	}
-	return float64(jobs*startJob) / time.Since(began).Seconds(), nil
-}
-
-// bareStarts is how many times a second the program true is started and awaited, as many at a time as a worker has slots.
-func bareStarts(ctx context.Context, count int) (float64, error) {
-	began := time.Now()
-	err := together(ctx, count, func(ctx context.Context, _ int) error { return exec.CommandContext(ctx, "true").Run() })
-	return float64(count) / time.Since(began).Seconds(), err
 }

@@ -15,24 +15,40 @@ import (
 // after the other.
 const loadLasts = 10 * time.Second
 
-// fleet is many nodes in this process.
+// fleet is many nodes in this process, and what they hold, as reported by themselves.
 type fleet struct {
-	*book
+	cancel  context.CancelFunc
+	running sync.WaitGroup
 
-	cancel context.CancelFunc
-	nodes  []*streamNode
+	mu     sync.Mutex
+	stood  []standing
+	held   int
+	fell   int // how often a lease ended and the fail-safe cap came into force
+	sum    units.Power
+	budget units.Power // what sum may not exceed; 0: not watched
+	at     time.Time   // when over was last updated
+	over   float64     // above the budget, W s
+	epochs map[lease.Epoch]*reign
+	took   []float64 // exchanges, s
 }
 
-// startFleet starts n nodes that look for coordinators at addrs. Their loads follow the seed.
+// reign is what nodes have of one leadership.
+type reign struct {
+	nodes       map[int]bool
+	first, last time.Time // when the first and the latest node had its first lease of it
+}
+
+func newFleet(n int) *fleet {
+	return &fleet{stood: make([]standing, n), epochs: map[lease.Epoch]*reign{}}
+}
+
+// startFleet starts n nodes that connect to the coordinators at addrs. Their loads follow the seed.
 func startFleet(ctx context.Context, n int, addrs []string, seed uint64) *fleet {
-	ctx, cancel := context.WithCancel(ctx)
-	f := &fleet{book: newBook(n), cancel: cancel}
+	f := newFleet(n)
+	ctx, f.cancel = context.WithCancel(ctx)
 	for i := range n {
-		f.nodes = append(f.nodes, openNode(ctx, fmt.Sprintf("n%05d", i), addrs, streamWatch{
-			busy:    loadOf(seed, uint64(i)),
-			stands:  func(s standing) { f.stands(i, s, time.Now()) },
-			replied: f.answered,
-		}))
+		node := newStreamNode(f, i, fmt.Sprintf("n%05d", i), addrs, loadOf(seed, uint64(i)))
+		f.running.Go(func() { node.run(ctx, addrs) })
 	}
 	return f
 }
@@ -40,9 +56,7 @@ func startFleet(ctx context.Context, n int, addrs []string, seed uint64) *fleet 
 // stop ends every node.
 func (f *fleet) stop() {
 	f.cancel()
-	for _, n := range f.nodes {
-		n.wait()
-	}
+	f.running.Wait()
 }
 
 // loadOf is a load between half and all of the node's CPUs.
@@ -54,127 +68,81 @@ func loadOf(seed, node uint64) func(time.Duration) float64 {
 	}
 }
 
-// book is what the nodes hold, from themselves. Many goroutines write into it.
-type book struct {
-	mu     sync.Mutex
-	stood  []standing
-	held   int
-	fell   int         // times that a lease ended and the fail-safe cap came in force
-	why    lease.Ended // the newest of them
-	sum    units.Power
-	budget units.Power // what sum may not exceed; 0: nobody looks
-	at     time.Time   // when over was last added to
-	over   float64     // above the budget, W s
-	epochs map[lease.Epoch]*reign
-	took   []float64 // exchanges, s; nil: they are not collected
-}
-
-// reign is what nodes have of one leadership.
-type reign struct {
-	nodes       map[int]bool
-	first, last time.Time // when the first and the latest node had its first lease of it
-}
-
-func newBook(n int) *book {
-	return &book{stood: make([]standing, n), epochs: map[lease.Epoch]*reign{}}
-}
-
-// add sums up until now; the caller holds the lock.
-func (b *book) add(now time.Time) {
-	if b.budget > 0 && b.sum > b.budget && now.After(b.at) {
-		b.over += (b.sum - b.budget).Watts() * now.Sub(b.at).Seconds()
+// add updates the integral; the caller holds the lock.
+func (f *fleet) add(now time.Time) {
+	if f.budget > 0 && f.sum > f.budget && now.After(f.at) {
+		f.over += (f.sum - f.budget).Watts() * now.Sub(f.at).Seconds()
 	}
-	b.at = now
+	f.at = now
 }
 
-// stands takes a node's new standing.
-func (b *book) stands(i int, s standing, at time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.add(at)
-	was := b.stood[i]
-	b.stood[i], b.sum = s, b.sum+s.cap-was.cap
+// stands stores a node's new standing.
+func (f *fleet) stands(i int, s standing, at time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.add(at)
+	was := f.stood[i]
+	f.stood[i], f.sum = s, f.sum+s.cap-was.cap
 	switch {
 	case s.held && !was.held:
-		b.held++
+		f.held++
 	case was.held && !s.held:
-		b.held--
-		b.fell, b.why = b.fell+1, s.why
+		f.held--
+		f.fell++
 	}
 	if !s.held {
 		return
 	}
-	r := b.epochs[s.stamp.Epoch]
+	r := f.epochs[s.stamp.Epoch]
 	if r == nil {
 		r = &reign{nodes: map[int]bool{}, first: at}
-		b.epochs[s.stamp.Epoch] = r
+		f.epochs[s.stamp.Epoch] = r
 	}
 	if !r.nodes[i] {
 		r.nodes[i], r.last = true, at
 	}
 }
 
-func (b *book) answered(took time.Duration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.took != nil {
-		b.took = append(b.took, took.Seconds())
-	}
+func (f *fleet) replied(took time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.took = append(f.took, took.Seconds())
 }
 
-// collect begins to keep how long exchanges take; collected ends it.
-func (b *book) collect() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.took = []float64{}
-}
-
-func (b *book) collected() []float64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	took := b.took
-	b.took = nil
+// exchanges returns how long the exchanges since the previous call took, s.
+func (f *fleet) exchanges() []float64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	took := f.took
+	f.took = nil
 	return took
 }
 
-// guard begins to integrate what the nodes hold above a budget; unguard ends it and
-// answers the integral in W s.
-func (b *book) guard(budget units.Power) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.add(time.Now())
-	b.budget, b.over = budget, 0
+// guard starts to integrate what the nodes hold above a budget, 0 for none; it returns the
+// integral since the previous call in W s.
+func (f *fleet) guard(budget units.Power) float64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.add(time.Now())
+	over := f.over
+	f.budget, f.over = budget, 0
+	return over
 }
 
-func (b *book) unguard() float64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.add(time.Now())
-	b.budget = 0
-	return b.over
+// holds returns the sum of the caps in force, how many nodes hold a lease, and how often
+// a node has fallen to its fail-safe cap so far.
+func (f *fleet) holds() (sum units.Power, held, fell int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.sum, f.held, f.fell
 }
 
-// holds is the sum of the caps in force, how many nodes hold a lease, and how often
-// one has fallen to its fail-safe cap so far.
-func (b *book) holds() (sum units.Power, held, fell int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.sum, b.held, b.fell
-}
-
-// lastFell is why a node fell to its fail-safe cap the last time.
-func (b *book) lastFell() lease.Ended {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.why
-}
-
-// newest is the highest epoch that any node has had a lease of.
-func (b *book) newest() lease.Epoch {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// newest is the highest epoch of all leases so far.
+func (f *fleet) newest() lease.Epoch {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	var best lease.Epoch
-	for e := range b.epochs {
+	for e := range f.epochs {
 		if e.Compare(best) > 0 {
 			best = e
 		}
@@ -182,19 +150,19 @@ func (b *book) newest() lease.Epoch {
 	return best
 }
 
-// reigned is when the first node, and the last of all, carried out a grant of an
-// epoch above old; false until every node has.
-func (b *book) reigned(old lease.Epoch) (first, last time.Time, all bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for e, r := range b.epochs {
+// reigned returns when the first node and the last node applied a grant of an epoch above old; false
+// until every node has.
+func (f *fleet) reigned(old lease.Epoch) (first, last time.Time, all bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for e, r := range f.epochs {
 		if e.Compare(old) <= 0 {
 			continue
 		}
 		if first.IsZero() || r.first.Before(first) {
 			first = r.first
 		}
-		if len(r.nodes) == len(b.stood) {
+		if len(r.nodes) == len(f.stood) {
 			last, all = r.last, true
 		}
 	}

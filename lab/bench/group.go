@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,7 +33,7 @@ type member struct {
 	program *cluster.Program
 }
 
-// group is a group of coordinators as real processes.
+// group is a cluster of coordinators as real processes.
 type group struct {
 	servers  *cluster.Servers
 	dir, bin string
@@ -41,31 +42,30 @@ type group struct {
 	via      connect.HTTPClient
 }
 
-// startGroup starts servers coordinators over an empty cluster with this budget.
-func startGroup(ctx context.Context, r *run, dir string, servers int, budget units.Power) (*group, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("bench: folder of the group: %w", err)
+// startGroup starts coordinators without nodes and with this budget.
+func startGroup(ctx context.Context, r *run, dir string, servers int, budget units.Power) (g *group, err error) {
+	g = &group{dir: dir, bin: r.bin, via: rpc.NewClient()}
+	if err = os.MkdirAll(dir, 0o700); err == nil {
+		g.servers, err = cluster.NewServers(dir, servers, 0)
 	}
-	all, err := cluster.NewServers(dir, servers, 0)
 	if err == nil {
-		err = all.Configure(siteName, budget, rackName)
+		err = g.servers.Configure(siteName, budget, rackName)
+	}
+	if err == nil {
+		g.programs, err = cluster.NewGroup(dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("bench: %w", err)
 	}
-	programs, err := cluster.NewGroup(dir)
-	if err != nil {
-		return nil, fmt.Errorf("bench: %w", err)
-	}
-	g := &group{servers: all, dir: dir, bin: r.Bin, programs: programs, via: rpc.NewClient()}
-	for _, m := range all.Members {
+	for _, m := range g.servers.Members {
 		x := &member{Member: m}
-		if err := g.start(x); err != nil {
-			return nil, errors.Join(err, g.stop())
-		}
 		g.members = append(g.members, x)
+		err = errors.Join(err, g.start(x))
 	}
-	if err := g.awaitHealthy(ctx); err != nil {
+	if err == nil {
+		err = g.awaitHealthy(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, g.stop())
 	}
 	return g, nil
@@ -86,11 +86,13 @@ func (g *group) addrs() []string { return g.servers.Addresses() }
 // stopGrace is how long a program may take to end before it is killed.
 const stopGrace = 8 * time.Second
 
-// stop ends every coordinator that was started, side by side.
+// stop ends every coordinator, all at the same time.
 func (g *group) stop() error {
 	var all sync.WaitGroup
 	for _, m := range g.members {
-		all.Go(func() { m.program.Stop(stopGrace) })
+		if m.program != nil {
+			all.Go(func() { m.program.Stop(stopGrace) })
+		}
 	}
 	all.Wait()
 	return g.programs.Close()
@@ -113,10 +115,7 @@ func (g *group) leader(ctx context.Context, f func(headroomv1connect.ClusterServ
 	return nil, fmt.Errorf("bench: ask the leader: %s: %w", addr, rpc.ErrNoAddress)
 }
 
-// caughtUpWithin is how many entries a follower may be behind and still count as caught up.
-const caughtUpWithin = 3
-
-// awaitHealthy waits for a leader and for every server to be at the end of the log.
+// awaitHealthy waits for a leader and for every server to be within three entries of the end of the log.
 func (g *group) awaitHealthy(ctx context.Context) error {
 	return await(ctx, 25*time.Second, "every coordinator caught up", func() bool {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -124,26 +123,17 @@ func (g *group) awaitHealthy(ctx context.Context) error {
 		for _, addr := range g.addrs() {
 			c := headroomv1connect.NewClusterServiceClient(g.via, rpc.BaseURL(addr), rpc.ClientOptions()...)
 			res, err := c.ListMembers(ctx, connect.NewRequest(&headroomv1.ListMembersRequest{}))
-			if err == nil {
-				return caughtUp(res.Msg.GetMembers())
+			if err != nil {
+				continue
 			}
+			leads, newest := false, uint64(0)
+			for _, m := range res.Msg.GetMembers() {
+				leads, newest = leads || m.GetRole() == "leader", max(newest, m.GetCommit())
+			}
+			return leads && !slices.ContainsFunc(res.Msg.GetMembers(), func(m *headroomv1.Member) bool { return m.Commit == nil || m.GetCommit()+3 < newest })
 		}
 		return false
 	})
-}
-
-func caughtUp(members []*headroomv1.Member) bool {
-	leads, newest := false, uint64(0)
-	for _, m := range members {
-		leads = leads || m.GetRole() == "leader"
-		newest = max(newest, m.GetCommit())
-	}
-	for _, m := range members {
-		if m.Commit == nil || m.GetCommit()+caughtUpWithin < newest {
-			return false
-		}
-	}
-	return leads
 }
 
 // setBudget changes the site's budget and returns the revision that it made.
@@ -164,25 +154,26 @@ func (g *group) setBudget(ctx context.Context, to units.Power) (uint64, error) {
 	return revision, err
 }
 
-// awaitBudget is when each node that the revision lowered had read back its cap,
-// after the commit, in s; open counts those that had not within wait.
-func (g *group) awaitBudget(ctx context.Context, revision uint64, wait time.Duration) (after []float64, open int, err error) {
+// awaitBudget waits until each node that the revision lowered has read back its cap; open counts
+// those that had not within wait.
+func (g *group) awaitBudget(ctx context.Context, revision uint64, wait time.Duration) (open int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, wait+5*time.Second)
 	defer cancel()
-	var res *connect.Response[headroomv1.AwaitBudgetResponse]
-	_, err = g.leader(ctx, func(c headroomv1connect.ClusterServiceClient) (err error) {
-		res, err = c.AwaitBudget(ctx, connect.NewRequest(&headroomv1.AwaitBudgetRequest{Revision: revision, WaitMs: wait.Milliseconds()}))
+	var all []*headroomv1.Confirmation
+	_, err = g.leader(ctx, func(c headroomv1connect.ClusterServiceClient) error {
+		res, err := c.AwaitBudget(ctx, connect.NewRequest(&headroomv1.AwaitBudgetRequest{Revision: revision, WaitMs: wait.Milliseconds()}))
+		if err == nil {
+			all = res.Msg.GetConfirmations()
+		}
 		return err
 	})
-	if err != nil {
-		return nil, 0, err
+	if err == nil && len(all) == 0 {
+		err = fmt.Errorf("bench: a cut that lowered no node: %w", errNotSo)
 	}
-	for _, c := range res.Msg.GetConfirmations() {
+	for _, c := range all {
 		if c.AfterMs == nil {
 			open++
-			continue
 		}
-		after = append(after, c.GetAfterMs()/1000)
 	}
-	return after, open, nil
+	return open, err
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"headroom/internal/cli"
 )
 
 // Machine is what the figures were measured on.
@@ -25,18 +27,10 @@ type Machine struct {
 
 // String is the machine in one line.
 func (m Machine) String() string {
-	cpu := "unknown processor"
-	if m.CPU != nil {
-		cpu = *m.CPU
+	load := func(v *float64) string {
+		return cli.Opt(v, func(v float64) string { return fmt.Sprintf("%.1f", v) })
 	}
-	return fmt.Sprintf("%d cores, %s, load %s at the start and %s at the end, %s", m.Cores, cpu, load(m.LoadStart), load(m.LoadEnd), m.Go)
-}
-
-func load(v *float64) string {
-	if v == nil {
-		return "unknown"
-	}
-	return strconv.FormatFloat(*v, 'f', 1, 64)
+	return fmt.Sprintf("%d cores, %s, load %s at the start and %s at the end, %s", m.Cores, cli.Opt(m.CPU, func(s string) string { return s }), load(m.LoadStart), load(m.LoadEnd), m.Go)
 }
 
 // thisMachine describes the machine as it is now.
@@ -67,15 +61,9 @@ func cpuModel() *string {
 
 func loadAverage() *float64 {
 	data, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return nil
-	}
 	first, _, _ := strings.Cut(string(data), " ")
-	v, err := strconv.ParseFloat(first, 64)
-	if err != nil {
-		return nil
-	}
-	return &v
+	v, errParse := strconv.ParseFloat(first, 64)
+	return cli.Known(v, err == nil && errParse == nil)
 }
 
 // Noise is how much a fixed loop of arithmetic differed over the run, in

@@ -21,9 +21,6 @@ const (
 	rackShare, rowShare, feederShare, siteShare = 0.95, 0.93, 0.90, 0.85
 )
 
-// planLeast is how often each size is measured whatever the machine's speed.
-const planLeast = 5
-
 // Powers of the nodes that the bench makes up.
 const (
 	nodeLeast = 80 * units.Watt
@@ -32,31 +29,26 @@ const (
 	nodeFloor = 60 * units.Watt
 )
 
-// forest is a tree of four levels with room for n nodes, and where each node stands.
+// forest is a tree of four levels with room for n nodes, and the domain of each node.
 func forest(n int) (*budget.Tree, []string, error) {
 	domains := []budget.Domain{{Name: "site", Budget: share(n, siteShare)}}
 	homes := make([]string, n)
 	for i := range n {
-		rack := i / perRack
-		row := rack / racksPerRow
-		feeder := row / rowsPerFeeder
-		homes[i] = fmt.Sprintf("rack/%d", rack)
-		if i%perRack != 0 {
-			continue
+		parent := "site"
+		for _, level := range []struct {
+			name  string
+			nodes int
+			part  float64
+		}{
+			{"feeder", perRack * racksPerRow * rowsPerFeeder, feederShare}, {"row", perRack * racksPerRow, rowShare}, {"rack", perRack, rackShare},
+		} {
+			name := fmt.Sprintf("%s/%d", level.name, i/level.nodes)
+			if i%level.nodes == 0 {
+				domains = append(domains, budget.Domain{Name: name, Parent: parent, Budget: share(min(n-i, level.nodes), level.part)})
+			}
+			parent = name
 		}
-		if rack%(racksPerRow*rowsPerFeeder) == 0 {
-			domains = append(domains, budget.Domain{
-				Name: fmt.Sprintf("feeder/%d", feeder), Parent: "site",
-				Budget: share(min(n-i, perRack*racksPerRow*rowsPerFeeder), feederShare),
-			})
-		}
-		if rack%racksPerRow == 0 {
-			domains = append(domains, budget.Domain{
-				Name: fmt.Sprintf("row/%d", row), Parent: fmt.Sprintf("feeder/%d", feeder),
-				Budget: share(min(n-i, perRack*racksPerRow), rowShare),
-			})
-		}
-		domains = append(domains, budget.Domain{Name: homes[i], Parent: fmt.Sprintf("row/%d", row), Budget: share(min(n-i, perRack), rackShare)})
+		homes[i] = parent
 	}
 	tree, err := budget.NewTree(domains)
 	return tree, homes, err
@@ -78,60 +70,46 @@ func crowd(homes []string, rng *rand.Rand) []budget.Node {
 	return nodes
 }
 
-// plan measures the plan and the tick's decision by number of nodes.
-func plan(ctx context.Context, r *run) ([]Item, error) {
-	var items []Item
-	for _, n := range []int{10, 100, 1000, 10_000} {
-		more, err := planFor(ctx, r, n)
+// plan measures dividing the budget by number of nodes, and a whole tick with the largest one.
+func plan(ctx context.Context, r *run) error {
+	for _, n := range []int{100, 1000, 10_000} {
+		tree, homes, err := forest(n)
 		if err != nil {
-			return items, err
+			return err
 		}
-		items = append(items, more...)
+		nodes := crowd(homes, rand.New(rand.NewPCG(uint64(n), 11)))
+		ours, peer, apart, err := divideOften(ctx, tree, nodes, pick(r, 200, 20), min(r.cluster.duration, pick(r, 4*time.Second, 500*time.Millisecond)))
+		if err != nil {
+			return err
+		}
+		r.put(fmt.Sprintf("plan-%d", n), ours, peer, "%d plans, the fastest %.2f ms; peer: bisection on each level, caps differ by at most %.2f W", len(ours), slices.Min(ours), apart)
+		if n < 10_000 {
+			continue
+		}
+		ticks, err := tickOften(ctx, tree, nodes, pick(r, 60, 5), min(r.cluster.duration, pick(r, 10*time.Second, time.Second)))
+		if err != nil {
+			return err
+		}
+		r.put("tick-10000", ticks, nil, "%d ticks, each with every demand new, the fastest %.2f ms", len(ticks), slices.Min(ticks))
 	}
-	return items, nil
+	return nil
 }
 
-func planFor(ctx context.Context, r *run, n int) ([]Item, error) {
-	tree, homes, err := forest(n)
-	if err != nil {
-		return nil, err
-	}
-	rng := rand.New(rand.NewPCG(uint64(n), 11))
-	nodes := crowd(homes, rng)
-	runs, most := pick(r, 200, 20), pick(r, 1500*time.Millisecond, 500*time.Millisecond)
-	var ours, peer []float64
-	apart := 0.0
-	for start := time.Now(); len(ours) < planLeast || len(ours) < runs && time.Since(start) < most; {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
+// divideOften times dividing the budget, and bisection on the same tree, in ms; apart is the
+// largest difference between the caps of both, in W.
+func divideOften(ctx context.Context, tree *budget.Tree, nodes []budget.Node, runs int, limit time.Duration) (ours, peer []float64, apart float64, err error) {
+	err = repeat(ctx, runs, limit, func(int) error {
 		began := time.Now()
 		p := budget.Divide(tree, nodes, budget.Weighted)
 		middle := time.Now()
 		q := bisect(tree, nodes)
 		ours, peer = append(ours, 1000*middle.Sub(began).Seconds()), append(peer, 1000*time.Since(middle).Seconds())
-		apart = max(apart, difference(p.Caps, q))
-	}
-	divide := newItem(fmt.Sprintf("plan-%d", n), "dividing a budget over the tree", "ms").spread(ours).is(quantile(ours, 0.5)).
-		against(quantile(peer, 0.5)).say("median of %d, the fastest %.2f ms; peer: bisection on each level, caps apart by at most %.2f W", len(ours), slices.Min(ours), apart)
-	ticks, err := decide(ctx, tree, nodes, pick(r, 60, 6), most)
-	if err != nil {
-		return nil, err
-	}
-	tick := newItem(fmt.Sprintf("tick-%d", n), "deciding a whole tick of the leader, plan included", "ms").spread(ticks).is(quantile(ticks, 0.5)).
-		say("median of %d, the fastest %.2f ms", len(ticks), slices.Min(ticks))
-	if n == 10_000 {
-		divide = divide.aim(atMost(10, "<= 10 ms"))
-	}
-	return []Item{divide, tick}, nil
-}
-
-func difference(a, b map[string]units.Power) float64 {
-	most := 0.0
-	for name, p := range a {
-		most = max(most, math.Abs((p - b[name]).Watts()))
-	}
-	return most
+		for name, cap := range p.Caps {
+			apart = max(apart, math.Abs((cap - q[name]).Watts()))
+		}
+		return nil
+	})
+	return ours, peer, apart, err
 }
 
 // bisect is the peer: the same filling of the same tree, with the level of each
@@ -193,39 +171,18 @@ func halve(nodes []budget.Node, ids []int, from, to []float64, room float64) {
 	}
 }
 
-// divideOften times dividing the budget: planLeast times at least, then until runs or
-// most is reached. s.
-func divideOften(tree *budget.Tree, nodes []budget.Node, runs int, most time.Duration) []float64 {
-	var took []float64
-	for start := time.Now(); len(took) < planLeast || len(took) < runs && time.Since(start) < most; {
-		began := time.Now()
-		budget.Divide(tree, nodes, budget.Weighted)
-		took = append(took, time.Since(began).Seconds())
-	}
-	return took
-}
-
-// decide times the leader's decision of a tick, plan included.
-func decide(ctx context.Context, tree *budget.Tree, nodes []budget.Node, runs int, most time.Duration) ([]float64, error) {
-	var took []float64
-	err := eachTick(ctx, tree, nodes, runs, most, func(s *ledger.State, table *ledger.Table, now time.Duration) error {
-		began := time.Now()
-		tick := ledger.Decide(s, table, now)
-		took = append(took, 1000*time.Since(began).Seconds())
-		if len(tick.Targets) == 0 {
-			return nil // nothing worth moving: a tick all the same
+// tickOften times whole ticks, in ms, over a committed state with every node heard and every demand
+// changed since the previous tick: decided, encoded, decoded as every server does, applied, and the
+// leases made that answer the nodes. Only the log and the wire are left out.
+func tickOften(ctx context.Context, tree *budget.Tree, nodes []budget.Node, runs int, limit time.Duration) (took []float64, err error) {
+	s, table := settled(tree, nodes)
+	rng := rand.New(rand.NewPCG(uint64(len(nodes)), 13))
+	err = repeat(ctx, runs, limit, func(i int) error {
+		now := time.Duration(i+2) * time.Second
+		for _, n := range nodes {
+			demand := nodeLeast + units.Power(rng.Int64N(int64(nodeMost-nodeLeast)))
+			table.Heard(reportFor(s, n, uint64(i+2), demand), now)
 		}
-		_, err := s.Apply(ledger.Command{Rules: ledger.Rules, Epoch: s.Epoch, Tick: &tick})
-		return err
-	})
-	return took, err
-}
-
-// carryOut times whole ticks: decided, encoded, decoded as every server does, applied,
-// and the leases made that answer the nodes. Only the log and the wire are left out. s.
-func carryOut(ctx context.Context, tree *budget.Tree, nodes []budget.Node, runs int, most time.Duration) ([]float64, error) {
-	var took []float64
-	err := eachTick(ctx, tree, nodes, runs, most, func(s *ledger.State, table *ledger.Table, now time.Duration) error {
 		began := time.Now()
 		table.Mark()
 		tick := ledger.Decide(s, table, now)
@@ -242,43 +199,17 @@ func carryOut(ctx context.Context, tree *budget.Tree, nodes []budget.Node, runs 
 			return err
 		}
 		grants := table.Grants(s, now)
-		took = append(took, time.Since(began).Seconds())
+		took = append(took, 1000*time.Since(began).Seconds())
 		if len(grants) != len(nodes) {
-			return fmt.Errorf("%d leases for %d nodes: %w", len(grants), len(nodes), errNotYet)
+			return fmt.Errorf("bench: %d leases for %d nodes: %w", len(grants), len(nodes), errNotYet)
 		}
 		return nil
 	})
 	return took, err
 }
 
-// eachTick runs ticks over a committed state with every node heard and every demand
-// changed since the tick before: planLeast at least, then until runs or most is reached.
-func eachTick(ctx context.Context, tree *budget.Tree, nodes []budget.Node, runs int, most time.Duration,
-	one func(s *ledger.State, table *ledger.Table, now time.Duration) error,
-) error {
-	s, table := settled(tree, nodes)
-	rng := rand.New(rand.NewPCG(uint64(len(nodes)), 13))
-	now := time.Second
-	start := time.Now()
-	for done := 0; done < planLeast || done < runs && time.Since(start) < most; done++ {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		now += time.Second
-		for _, n := range nodes {
-			demand := nodeLeast + units.Power(rng.Int64N(int64(nodeMost-nodeLeast)))
-			table.Heard(reportFor(s, n, uint64(done+2), demand), now)
-		}
-		if err := one(s, table, now); err != nil {
-			return fmt.Errorf("bench: tick: %w", err)
-		}
-	}
-	return nil
-}
-
 // settled is a state in which every node is admitted at its least cap and has
-// been heard. It is written down, not grown by commands: one admission after the
-// other is what takes a real cluster of this size minutes.
+// been heard. It is built directly: admitting the nodes one after another would take minutes.
 func settled(tree *budget.Tree, nodes []budget.Node) (*ledger.State, *ledger.Table) {
 	s, table := ledger.New(), ledger.NewTable(ledger.DefaultTiming(), 0)
 	s.Epoch = lease.Epoch{Incarnation: 1, Term: 1}

@@ -14,7 +14,6 @@ import (
 const (
 	queueSlots, queueMaps, queueReduces = 20, 50, 10
 	queueLoad                           = 0.8
-	queueMost                           = 100 // ms
 	queueTail                           = 0.95
 )
 
@@ -38,45 +37,30 @@ func diasQueue(n int, discipline queueing.Discipline) (queueing.Queue, error) {
 
 // queueModel measures the priority-queue model: means, three moments and the 95th
 // percentiles of wait and sojourn of all classes, non-preemptive and preemptive-resume.
-func queueModel(ctx context.Context, r *run) ([]Item, error) {
-	var items []Item
-	for _, n := range []int{2, 3} {
-		item, err := queueModelFor(ctx, r, n)
-		if err != nil {
-			return items, err
-		}
-		items = append(items, item)
-	}
-	return items, nil
-}
-
-func queueModelFor(ctx context.Context, r *run, n int) (Item, error) {
+func queueModel(ctx context.Context, r *run) error {
 	options := queueing.Options{Moments: 3, Percentiles: []float64{queueTail}}
-	var took []float64
-	for range pick(r, 20, 5) {
-		for _, d := range []queueing.Discipline{queueing.NonPreemptive, queueing.PreemptiveResume} {
-			if err := ctx.Err(); err != nil {
-				return Item{}, err
-			}
-			q, err := diasQueue(n, d)
+	for _, n := range []int{2, 3} {
+		var took []float64
+		err := repeat(ctx, pick(r, 40, 10), time.Minute, func(i int) error {
+			q, err := diasQueue(n, []queueing.Discipline{queueing.NonPreemptive, queueing.PreemptiveResume}[i%2])
 			if err != nil {
-				return Item{}, err
+				return err
 			}
 			began := time.Now()
-			if _, err := queueing.Solve(q, options); err != nil {
-				return Item{}, err
-			}
+			_, err = queueing.Solve(q, options)
 			took = append(took, 1000*time.Since(began).Seconds())
+			return err
+		})
+		if err != nil {
+			return err
 		}
+		peer, width, err := simulateQueue(n, pick(r, 10_000, 2000))
+		if err != nil {
+			return err
+		}
+		r.put(fmt.Sprintf("queue-%d", n), took, one(peer), "%d queues, non-preemptive and preemptive in turn, exact to 1e-7; peer: simulation to +-1 %% of the low class's 95th percentile, from a run to +-%.1f %%", len(took), 100*width)
 	}
-	peer, width, err := simulateQueue(n, pick(r, 10_000, 2000))
-	if err != nil {
-		return Item{}, err
-	}
-	return newItem(fmt.Sprintf("queue-%d", n), fmt.Sprintf("priority-queue model of DIAS's size, %d classes of 62 phases", n), "ms").spread(took).
-		aim(atMost(queueMost, "p99 <= 100 ms")).against(peer).
-		say("%d queues, np and pr in turn, exact to 1e-7, median %.1f ms; peer: simulation to +-1 %% of the low class's 95th percentile, from a run to +-%.1f %%",
-			len(took), quantile(took, 0.5), 100*width), nil
+	return nil
 }
 
 // simulateQueue is the peer: how long, in ms, a simulation takes until its 95 % interval

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,151 +14,74 @@ import (
 	"headroom/rapl"
 )
 
-// sampleBatch is how many samples one timing covers: one alone is near the clock's own cost.
+// sampleBatch is how many samples one timing covers: a single one is near the clock's own cost.
 const sampleBatch = 100
 
-// sampler reads what powerd reads at each turn of its loop: the counters, and
-// both limits back.
-type sampler struct {
-	meters []*rapl.Meter
-	limits []*rapl.Constraint
-}
-
-func newSampler(t *rapl.Tree) (*sampler, error) {
-	s := &sampler{}
-	for _, z := range t.OfKind(rapl.Package) {
-		s.meters = append(s.meters, rapl.NewMeter(z))
-		for _, name := range []string{rapl.LongTerm, rapl.ShortTerm} {
-			c, err := z.Constraint(name)
-			if err != nil {
-				return nil, err
-			}
-			s.limits = append(s.limits, c)
-		}
-	}
-	for _, z := range t.OfKind(rapl.DRAM) {
-		s.meters = append(s.meters, rapl.NewMeter(z))
-	}
-	return s, nil
-}
-
-func (s *sampler) look(now time.Duration) error {
-	for _, m := range s.meters {
-		if _, err := m.Look(now); err != nil {
-			return err
-		}
-	}
-	for _, c := range s.limits {
-		if _, err := c.Power(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// bare is the peer: one pread for each of the same files, the bytes thrown away.
-type bare struct {
-	files []*os.File
-	buf   [64]byte
-}
-
-func openBare(root string, t *rapl.Tree) (*bare, error) {
-	b := &bare{}
-	for _, z := range append(t.OfKind(rapl.Package), t.OfKind(rapl.DRAM)...) {
-		names := []string{"energy_uj"}
-		if z.Kind == rapl.Package {
-			names = append(names, "constraint_0_power_limit_uw", "constraint_1_power_limit_uw")
-		}
-		for _, name := range names {
-			f, err := os.Open(filepath.Join(root, z.Dir, name))
-			if err != nil {
-				b.close()
-				return nil, err
-			}
-			b.files = append(b.files, f)
-		}
-	}
-	return b, nil
-}
-
-func (b *bare) look(fds []int) error {
-	for _, fd := range fds {
-		if n, err := unix.Pread(fd, b.buf[:], 0); err != nil || n == 0 {
-			return fmt.Errorf("bare read: %d bytes: %w", n, err)
-		}
-	}
-	return nil
-}
-
-func (b *bare) close() {
-	for _, f := range b.files {
-		_ = f.Close()
-	}
-}
-
-// sample measures what a sample costs on plain files, where a read is cheapest
-// and what is done with the text weighs most.
-func sample(ctx context.Context, r *run) (items []Item, err error) {
+// sample measures the cost of powerd's reads in each turn of its loop: every counter, and both limits
+// of each package. They are plain files, where a read is cheapest and parsing weighs most. The peer
+// is one pread of each of the same files.
+func sample(ctx context.Context, r *run) error {
 	node, err := emulator.NewNode(filepath.Join(r.dir, "n01"), emulator.DefaultSpec())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = node.Close() }()
 	root, err := os.OpenRoot(node.RootDir())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = root.Close() }()
 	tree, err := rapl.Open(root)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = tree.Close() }()
-	ours, err := newSampler(tree)
-	if err != nil {
-		return nil, err
-	}
-	peer, err := openBare(node.RootDir(), tree)
-	if err != nil {
-		return nil, err
-	}
-	defer peer.close()
-	return compareReads(ctx, ours, peer, pick(r, 3000, 300))
-}
-
-// compareReads times both in turn, so that what the machine does meanwhile meets both.
-func compareReads(ctx context.Context, ours *sampler, peer *bare, batches int) ([]Item, error) {
-	fds := make([]int, len(peer.files))
-	for i, f := range peer.files {
-		fds[i] = int(f.Fd())
-	}
-	var us, them, ratios []float64
-	for range batches {
-		if err := ctx.Err(); err != nil {
-			return nil, err
+	var ours []func(now time.Duration) error
+	var peer []int
+	for _, z := range append(tree.OfKind(rapl.Package), tree.OfKind(rapl.DRAM)...) {
+		meter := rapl.NewMeter(z)
+		ours = append(ours, func(now time.Duration) error { _, err := meter.Look(now); return err })
+		files := []string{"energy_uj"}
+		if z.Kind == rapl.Package {
+			long, errLong := z.Constraint(rapl.LongTerm)
+			short, errShort := z.Constraint(rapl.ShortTerm)
+			if err := errors.Join(errLong, errShort); err != nil {
+				return err
+			}
+			ours = append(ours, func(time.Duration) error { _, err := long.Power(); return err }, func(time.Duration) error { _, err := short.Power(); return err })
+			files = append(files, "constraint_0_power_limit_uw", "constraint_1_power_limit_uw")
 		}
+		for _, name := range files {
+			f, err := os.Open(filepath.Join(node.RootDir(), z.Dir, name))
+			if err != nil {
+				return err
+			}
+			defer func() { _ = f.Close() }()
+			peer = append(peer, int(f.Fd()))
+		}
+	}
+	var us, them []float64
+	var buf [64]byte
+	err = repeat(ctx, pick(r, 3000, 300), time.Minute, func(int) error {
 		began := time.Now()
 		for i := range sampleBatch {
-			if err := ours.look(time.Duration(i+1) * loopPeriod); err != nil {
-				return nil, err
+			for _, read := range ours {
+				if err := read(time.Duration(i+1) * loopPeriod); err != nil {
+					return err
+				}
 			}
 		}
 		middle := time.Now()
 		for range sampleBatch {
-			if err := peer.look(fds); err != nil {
-				return nil, err
+			for _, fd := range peer {
+				if n, err := unix.Pread(fd, buf[:], 0); err != nil || n == 0 {
+					return fmt.Errorf("bare read: %d bytes: %w", n, err)
+				}
 			}
 		}
-		a, b := perSample(middle.Sub(began)), perSample(time.Since(middle))
-		us, them, ratios = append(us, a), append(them, b), append(ratios, a/b)
-	}
-	i := newItem("sample", "one sample: every counter, and both limits of each package", "us").spread(us).
-		is(quantile(us, 0.5)).against(quantile(them, 0.5))
-	ratio := quantile(ratios, 0.5)
-	met := ratio <= 1.2
-	i.Ratio, i.Met, i.Goal = finite(ratio), &met, new("<= 1.2 x bare preads")
-	return []Item{i.say("%d files, %d samples; peer: bare preads of the same plain files; half of the ratios from %.2f to %.2f",
-		len(fds), batches*sampleBatch, quantile(ratios, 0.25), quantile(ratios, 0.75))}, nil
+		us, them = append(us, 1e6*middle.Sub(began).Seconds()/sampleBatch), append(them, 1e6*time.Since(middle).Seconds()/sampleBatch)
+		return nil
+	})
+	r.put("sample", us, them, "%d files, %d samples; peer: bare preads of the same plain files", len(peer), len(us)*sampleBatch)
+	return err
 }
-
-func perSample(d time.Duration) float64 { return 1e6 * d.Seconds() / sampleBatch }

@@ -16,18 +16,18 @@ import (
 	"headroom/units"
 )
 
-// actor is who the cluster's audit log says did it.
-const actor = "demo"
-
-// How long calls may take.
 const (
+	// actor is the name in the cluster's audit log.
+	actor = "demo"
 	// lookWait bounds one look: a row of power.csv waits for it.
 	lookWait = 180 * time.Millisecond
 	// changeWait bounds a change, an election or two included.
 	changeWait = 15 * time.Second
+	// againAfter is the pause before a retry.
+	againAfter = 200 * time.Millisecond
 )
 
-// client talks to the coordinators and to the scheduler.
+// client calls the coordinators and the scheduler.
 type client struct {
 	via       connect.HTTPClient
 	scheduler headroomv1connect.SchedulerServiceClient
@@ -44,14 +44,7 @@ func newClient(coordinators []string, scheduler string) *client {
 	}
 }
 
-// leader calls f with the server that leads, waiting up to patience for there to be one.
-func (c *client) leader(ctx context.Context, patience time.Duration, f func(headroomv1connect.ClusterServiceClient) error) error {
-	return c.leading(ctx, patience, func(base string) error {
-		return f(headroomv1connect.NewClusterServiceClient(c.via, base, rpc.ClientOptions()...))
-	})
-}
-
-// leading calls f with the base address of the server that leads.
+// leading calls f with the base address of the leader, waiting up to patience for there to be one.
 func (c *client) leading(ctx context.Context, patience time.Duration, f func(base string) error) error {
 	c.mu.Lock()
 	addrs := slices.Clone(c.addrs)
@@ -62,17 +55,17 @@ func (c *client) leading(ctx context.Context, patience time.Duration, f func(bas
 	if i := slices.Index(c.addrs, addr); i >= 0 {
 		if err == nil {
 			c.addrs[0], c.addrs[i] = c.addrs[i], c.addrs[0]
-		} else { // perhaps the others know better
+		} else { // try the others first
 			c.addrs = append(slices.Delete(c.addrs, i, i+1), addr)
 		}
 	}
 	return err
 }
 
-// ask sends a request to the server that leads, and returns its answer.
+// ask sends a request to the leader, and returns its answer.
 func ask[Q, A any](ctx context.Context, c *client, patience time.Duration, method func(headroomv1connect.ClusterServiceClient, context.Context, *connect.Request[Q]) (*connect.Response[A], error), q *Q) (answer *A, err error) {
-	err = c.leader(ctx, patience, func(s headroomv1connect.ClusterServiceClient) error {
-		res, err := method(s, ctx, connect.NewRequest(q))
+	err = c.leading(ctx, patience, func(base string) error {
+		res, err := method(headroomv1connect.NewClusterServiceClient(c.via, base, rpc.ClientOptions()...), ctx, connect.NewRequest(q))
 		if err == nil {
 			answer = res.Msg
 		}
@@ -101,12 +94,9 @@ func (c *client) nodes(ctx context.Context) ([]*headroomv1.Node, *headroomv1.Met
 }
 
 // setBudget changes the site's budget and returns once that is committed.
-func (c *client) setBudget(ctx context.Context, to units.Power, reason string) (*headroomv1.SetBudgetResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, changeWait)
-	defer cancel()
+func (c *client) setBudget(ctx context.Context, to units.Power, reason string) (res *headroomv1.SetBudgetResponse, err error) {
 	req := &headroomv1.SetBudgetRequest{Domain: site, BudgetUw: int64(to), ConfirmUw: int64(to), Change: change(reason)}
-	var res *headroomv1.SetBudgetResponse
-	err := persist(ctx, func() (err error) {
+	err = persist(ctx, func(ctx context.Context) (err error) {
 		res, err = ask(ctx, c, changeWait, headroomv1connect.ClusterServiceClient.SetBudget, req)
 		return err
 	})
@@ -116,7 +106,7 @@ func (c *client) setBudget(ctx context.Context, to units.Power, reason string) (
 	return res, nil
 }
 
-// awaitBudget is when each node that the revision lowered has read back its new cap.
+// awaitBudget returns when each node that the revision lowered has read back its new cap.
 func (c *client) awaitBudget(ctx context.Context, revision uint64, wait time.Duration) ([]*headroomv1.Confirmation, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait+time.Second)
 	defer cancel()
@@ -127,13 +117,11 @@ func (c *client) awaitBudget(ctx context.Context, revision uint64, wait time.Dur
 	return res.GetConfirmations(), nil
 }
 
-// submit hands a job file to the scheduler and returns once the job is in the
+// submit gives a job file to the scheduler and returns once the job is in the
 // coordinators' log.
 func (c *client) submit(ctx context.Context, file string, spec []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, changeWait)
-	defer cancel()
 	req := &headroomv1.SubmitRequest{File: file, Spec: spec, Change: change("demo load")}
-	err := persist(ctx, func() error {
+	err := persist(ctx, func(ctx context.Context) error {
 		_, err := c.scheduler.Submit(ctx, connect.NewRequest(req))
 		return err
 	})
@@ -143,11 +131,13 @@ func (c *client) submit(ctx context.Context, file string, spec []byte) error {
 	return nil
 }
 
-// persist repeats a change while there is nobody to take it, or nobody says what
-// became of it: its request id makes sure that it is carried out once.
-func persist(ctx context.Context, f func() error) error {
+// persist repeats a change while no server is available, or its outcome is unknown: its request id
+// makes sure that it is applied once.
+func persist(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, changeWait)
+	defer cancel()
 	for {
-		err := f()
+		err := f(ctx)
 		if code := connect.CodeOf(err); err == nil || code != connect.CodeUnavailable && code != connect.CodeDeadlineExceeded {
 			return err
 		}
@@ -156,9 +146,6 @@ func persist(ctx context.Context, f func() error) error {
 		}
 	}
 }
-
-// againAfter is the pause before something that is not there yet is asked for again.
-const againAfter = 200 * time.Millisecond
 
 // jobs is the scheduler's list.
 func (c *client) jobs(ctx context.Context) ([]*headroomv1.Job, error) {
@@ -171,64 +158,6 @@ func (c *client) jobs(ctx context.Context) ([]*headroomv1.Job, error) {
 	return res.Msg.GetJobs(), nil
 }
 
-// committed is the coordinators' list of jobs, with what is decided about each.
-func (c *client) committed(ctx context.Context) (jobs []*headroomv1.Job, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	err = c.leading(ctx, 0, func(base string) error {
-		service := headroomv1connect.NewJobServiceClient(c.via, base, rpc.ClientOptions()...)
-		res, err := service.ListJobs(ctx, connect.NewRequest(&headroomv1.ListJobsRequest{WithoutSpecs: true}))
-		if err == nil {
-			jobs = res.Msg.GetJobs()
-		}
-		return err
-	})
-	return jobs, err
-}
-
-// moves are the decisions about a job, oldest first.
-func (c *client) moves(ctx context.Context, id string) (moves []*headroomv1.JobMove, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	err = c.leading(ctx, 0, func(base string) error {
-		service := headroomv1connect.NewJobServiceClient(c.via, base, rpc.ClientOptions()...)
-		res, err := service.ExplainJob(ctx, connect.NewRequest(&headroomv1.ExplainJobRequest{Id: id}))
-		if err == nil {
-			moves = res.Msg.GetMoves()
-		}
-		return err
-	})
-	return moves, err
-}
-
-// setSprintBudget lets the site's nodes draw so many joules above their caps.
-func (c *client) setSprintBudget(ctx context.Context, capacity units.Energy, refill units.Power) error {
-	return c.apply(ctx, "sprint budget", site, &headroomv1.ChangeRequest{Change: change("the demo's sprints"), What: &headroomv1.ChangeRequest_SetSprintBudget{
-		SetSprintBudget: &headroomv1.SetSprintBudget{Domain: site, CapacityUj: int64(capacity), RefillUw: int64(refill)},
-	}})
-}
-
-// setMost bounds what a node is given: only a sprint takes it higher.
-func (c *client) setMost(ctx context.Context, node string, most units.Power) error {
-	return c.apply(ctx, "bound of a node", node, &headroomv1.ChangeRequest{Change: change("room for sprints"), What: &headroomv1.ChangeRequest_SetNode{
-		SetNode: &headroomv1.SetNode{Node: node, Settings: &headroomv1.NodeSettings{MaxUw: new(int64(most))}},
-	}})
-}
-
-// apply has a change committed; what and of name it where that fails.
-func (c *client) apply(ctx context.Context, what, of string, req *headroomv1.ChangeRequest) error {
-	ctx, cancel := context.WithTimeout(ctx, changeWait)
-	defer cancel()
-	err := persist(ctx, func() error {
-		_, err := ask(ctx, c, changeWait, headroomv1connect.ClusterServiceClient.Change, req)
-		return err
-	})
-	if err != nil {
-		return rpc.AsCLI(err, what, of)
-	}
-	return nil
-}
-
 func (c *client) cancelJob(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()
@@ -236,7 +165,7 @@ func (c *client) cancelJob(ctx context.Context, id string) error {
 	return err
 }
 
-// change is who asks for what, with a fresh key so that a repetition is carried out once.
+// change carries a fresh request id so that a repetition is applied once.
 func change(reason string) *headroomv1.Change {
 	return &headroomv1.Change{Actor: actor, Reason: reason, RequestId: rand.Text()}
 }

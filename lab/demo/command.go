@@ -110,15 +110,15 @@ func (o *options) complete(changed func(flag string) bool) error {
 	case !slices.Contains([]string{"auto", "cgroup", "signals"}, o.throttle):
 		return cli.Usage("unknown --throttle %q: must be auto, cgroup or signals", o.throttle)
 	}
-	if o.bin == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return fmt.Errorf("demo: find the programs: %w", err)
-		}
-		o.bin = filepath.Dir(self)
-	}
 	var err error
-	if o.bin, err = filepath.Abs(o.bin); err == nil {
+	if o.bin == "" {
+		o.bin, err = os.Executable()
+		o.bin = filepath.Dir(o.bin)
+	}
+	if err == nil {
+		o.bin, err = filepath.Abs(o.bin)
+	}
+	if err == nil {
 		o.out, err = filepath.Abs(o.out)
 	}
 	if err != nil {
@@ -137,32 +137,29 @@ const marker = "headroom-demo"
 // prepareOut makes the output folder afresh.
 func prepareOut(dir string) error {
 	entries, err := os.ReadDir(dir)
-	switch {
-	case os.IsNotExist(err):
-	case err != nil:
+	if err != nil && !os.IsNotExist(err) {
 		return cli.Failed("use another folder with --out", "cannot use the output folder: %w", err)
-	case len(entries) > 0:
-		if _, err := os.Stat(filepath.Join(dir, marker)); err != nil {
-			return &cli.Error{
-				Code: "out", Exit: cli.ExitConflict, Message: fmt.Sprintf("%s is not empty and is not the output of an earlier demo", dir),
-				Hint: "use a new or empty folder with --out",
-			}
-		}
-		if err := clearOut(dir, entries); err != nil {
-			return err
+	}
+	if _, err := os.Stat(filepath.Join(dir, marker)); err != nil && len(entries) > 0 {
+		return &cli.Error{
+			Code: "out", Exit: cli.ExitConflict, Message: fmt.Sprintf("%s is not empty and is not the output of an earlier demo", dir),
+			Hint: "use a new or empty folder with --out",
 		}
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return cli.Failed("use another folder with --out", "cannot make the output folder: %w", err)
+	if err := clearOut(dir, entries); err != nil {
+		return err
 	}
 	text := "Output of powerlab demo. The next demo with the same --out replaces this folder.\n"
-	if err := os.WriteFile(filepath.Join(dir, marker), []byte(text), 0o644); err != nil {
+	if err = os.MkdirAll(dir, 0o755); err == nil {
+		err = os.WriteFile(filepath.Join(dir, marker), []byte(text), 0o644)
+	}
+	if err != nil {
 		return cli.Failed("use another folder with --out", "cannot write to the output folder: %w", err)
 	}
 	return nil
 }
 
-// clearOut empties the folder of an earlier demo, unless that still runs.
+// clearOut empties the folder of an earlier demo, unless that is still running.
 func clearOut(dir string, entries []os.DirEntry) error {
 	if pids := keptPIDs(dir); len(pids) > 0 {
 		return &cli.Error{

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -254,17 +255,6 @@ func filled(d *headroomv1.Domain) bool {
 	return d.GetSprint() != nil && held >= d.GetSprint().GetCapacityUj()
 }
 
-// leased is how many nodes hold a lease.
-func leased(nodes []*headroomv1.Node) int {
-	n := 0
-	for _, node := range nodes {
-		if node.GetState() == "ok" && node.LeaseMs != nil && node.EffectiveUw != nil {
-			n++
-		}
-	}
-	return n
-}
-
 // await looks until done, a program of the lab has ended, or ctx ends.
 func (d *engineShow) await(ctx context.Context, what string, done func() bool) error {
 	for !done() {
@@ -400,4 +390,9 @@ func droppedTasks(j *headroomv1.Job) int {
 		n += int(r.GetLast()-r.GetFirst()) + 1
 	}
 	return cmp.Or(n, int(j.GetProgress().GetDropped()))
+}
+
+// most is the most that a node is given in a run with an engine.
+func (l *lab) most() units.Power {
+	return units.FromWatts(math.Round(math.Ceil(l.spec.Rated().Watts()) * engineMost))
 }

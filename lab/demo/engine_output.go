@@ -71,33 +71,21 @@ type engineJob struct {
 func (d *engineShow) summary() engineSummary {
 	d.tracker.mu.Lock()
 	defer d.tracker.mu.Unlock()
-	v := judge(d.tracker.samples, d.tracker.cuts)
 	out := engineSummary{
-		Engine: d.name, OverBudget: overBudget{seconds(v.reserved), seconds(v.held), seconds(v.measured)},
+		Engine: d.name, OverBudget: d.tracker.over(), Settle: settleOf(d.settle),
 		Breaker: breakerOf(d.tracker.samples), Nodes: len(d.lab.nodes),
-		Steps: stepsOf(d.steps, d.end, d.tracker.samples, d.looks.all()), Jobs: []engineJob{}, Events: []eventSummary{},
-	}
-	if len(d.settle) > 0 {
-		p50, p99 := quantile(d.settle, 0.50), quantile(d.settle, 0.99)
-		out.Settle = settle{rounded(&p50), rounded(&p99)}
+		Steps: stepsOf(d.steps, d.end, d.tracker.samples, d.looks.all()), Jobs: []engineJob{}, Events: d.tracker.happened(),
 	}
 	for _, j := range d.tracker.jobs {
 		out.Jobs = append(out.Jobs, d.job(j))
-	}
-	for _, e := range d.tracker.events {
-		out.Events = append(out.Events, eventSummary{seconds(e.at), e.what})
 	}
 	return out
 }
 
 func (d *engineShow) job(j *headroomv1.Job) engineJob {
-	p := j.GetProgress()
 	out := engineJob{
-		jobSummary: jobSummary{
-			Name: j.GetName(), Class: j.GetClass(), State: stateWord(j.GetState()), Tasks: p.GetTasks(), Done: p.GetDone(),
-			RuntimeS: rounded(p.RuntimeS), EnergyJ: *rounded(cli.Known(d.tracker.energy[j.GetId()], true)),
-		},
-		ID: j.GetId(), Queue: j.GetQueue(), Floor: j.GetFloor(), Dropped: droppedTasks(j), Moves: map[string]int{},
+		jobSummary: d.tracker.summaryOf(j),
+		ID:         j.GetId(), Queue: j.GetQueue(), Floor: j.GetFloor(), Dropped: droppedTasks(j), Moves: map[string]int{},
 	}
 	if n, ok := d.dropped[j.GetId()]; ok {
 		out.DroppedByCounters = &n

@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
-	"headroom/internal/pause"
 	"headroom/units"
 )
 
@@ -70,52 +68,23 @@ func (d *engineShow) tell(ctx context.Context, submit func(class string)) error 
 			return err
 		}
 	}
-	for d.tracker.now() < d.story.run && ctx.Err() == nil {
-		jobs := d.tracker.jobList()
-		if d.tracker.now() > d.steps[len(d.steps)-1].from+lastAct && loadOf(jobs, classHigh).jobs+loadOf(jobs, classLow).jobs == 0 {
-			break
-		}
-		pause.For(ctx, againAfter)
-	}
-	return ctx.Err()
+	return d.story.runOut(ctx)
 }
 
 // step sets the budget.
 func (d *engineShow) step(ctx context.Context, a act) error {
 	from, to := d.steps[len(d.steps)-1].budget, units.FromWatts(math.Round(d.lab.full().Watts()*a.budget))
+	if to < from {
+		err := d.story.lower(ctx, from, to, eventLowered, "step of the demo")
+		d.steps, d.settle = append(d.steps, stepSeen{d.tracker.lastCut(), to}), d.story.settle
+		return err
+	}
 	res, err := d.story.client.setBudget(ctx, to, "step of the demo")
 	if err != nil {
 		return err
 	}
 	d.tracker.commit(res.GetMeta().GetRevision(), to)
-	at, what := d.tracker.now(), eventRaised
-	if to < from {
-		at, what = d.tracker.lastCut(), eventLowered
-	}
-	d.steps = append(d.steps, stepSeen{at, to})
-	d.tracker.note(at, what, fmt.Sprintf("%v -> %v, revision %d", from, to, res.GetMeta().GetRevision()))
-	if to > from {
-		return nil
-	}
-	return d.confirm(ctx, res.GetMeta().GetRevision())
-}
-
-// confirm waits until every lowered node has read back its new cap.
-func (d *engineShow) confirm(ctx context.Context, revision uint64) error {
-	confirmations, err := d.story.client.awaitBudget(ctx, revision, confirmMost)
-	if err != nil {
-		return ctx.Err() // what the nodes hold is judged anyway
-	}
-	confirmed := 0
-	for _, c := range confirmations {
-		if c.AfterMs != nil {
-			confirmed++
-			d.settle = append(d.settle, c.GetAfterMs()/1000)
-		}
-	}
-	slices.Sort(d.settle)
-	if confirmed < len(confirmations) {
-		return fmt.Errorf("%w: %d of %d lowered nodes did not confirm the cut within %v", errBroken, len(confirmations)-confirmed, len(confirmations), confirmMost)
-	}
+	d.steps = append(d.steps, stepSeen{d.tracker.now(), to})
+	d.tracker.note(d.tracker.now(), eventRaised, fmt.Sprintf("%v -> %v, revision %d", from, to, res.GetMeta().GetRevision()))
 	return nil
 }

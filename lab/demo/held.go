@@ -126,12 +126,11 @@ type zone struct {
 }
 
 // zones are the package zones of the node's file tree, found by name.
-func (n nodeFiles) zones() ([]zone, error) {
+func (n nodeFiles) zones() (zones []zone, err error) {
 	names, err := filepath.Glob(filepath.Join(n.dir, "root/sys/class/powercap/intel-rapl:*/name"))
 	if err != nil || len(names) == 0 {
 		return nil, fmt.Errorf("demo: node %s: no powercap tree", n.name)
 	}
-	var zones []zone
 	for _, file := range names {
 		name, err := line(file)
 		if err != nil {
@@ -152,59 +151,47 @@ func (n nodeFiles) zones() ([]zone, error) {
 func readZone(dir, name string) (zone, error) {
 	z := zone{name: name, limits: map[string]units.Power{}}
 	enabled, err := line(filepath.Join(dir, "enabled"))
-	if err != nil {
-		return z, err
-	}
 	z.enabled = enabled == "1"
-	for i := 0; ; i++ {
-		constraint, err := line(filepath.Join(dir, fmt.Sprintf("constraint_%d_name", i)))
-		if errors.Is(err, os.ErrNotExist) {
+	for i := 0; err == nil; i++ {
+		var constraint, text string
+		if constraint, err = line(filepath.Join(dir, fmt.Sprintf("constraint_%d_name", i))); errors.Is(err, os.ErrNotExist) {
 			return z, nil
 		}
-		if err != nil {
-			return z, err
+		if err == nil {
+			text, err = line(filepath.Join(dir, fmt.Sprintf("constraint_%d_power_limit_uw", i)))
 		}
-		text, err := line(filepath.Join(dir, fmt.Sprintf("constraint_%d_power_limit_uw", i)))
-		if err != nil {
-			return z, err
+		if err == nil {
+			var limit int64
+			limit, err = strconv.ParseInt(text, 10, 64)
+			z.limits[constraint] = units.Power(limit)
 		}
-		limit, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return z, fmt.Errorf("demo: %s: limit %q: %w", dir, text, err)
-		}
-		z.limits[constraint] = units.Power(limit)
 	}
+	return z, err
 }
 
 // line is the first line of a file: what the kernel would show.
 func line(path string) (string, error) {
 	data, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
 	first, _, _ := strings.Cut(string(data), "\n")
-	return first, nil
+	return first, err
 }
 
-// plant is what the node draws, by its own physics; an error when the view is
-// old, for then nobody knows.
-func (n nodeFiles) plant(now time.Time) (plantFile, error) {
-	var p plantFile
-	var err error
+// plant is what the node draws, by its own physics; an error if the view is old.
+func (n nodeFiles) plant(now time.Time) (p plantFile, err error) {
 	for range readTries {
 		var data []byte
-		if data, err = os.ReadFile(filepath.Join(n.dir, "run", "plant.json")); err != nil {
-			continue
+		if data, err = os.ReadFile(filepath.Join(n.dir, "run", "plant.json")); err == nil {
+			err = json.Unmarshal(data, &p)
 		}
-		if err = json.Unmarshal(data, &p); err == nil {
+		if err == nil {
 			break
 		}
 	}
+	if age := now.Sub(time.UnixMicro(p.AtUs)); err == nil && age > plantStale {
+		err = fmt.Errorf("%v old", age)
+	}
 	if err != nil {
 		return p, fmt.Errorf("demo: node %s: plant.json: %w", n.name, err)
-	}
-	if age := now.Sub(time.UnixMicro(p.AtUs)); age > plantStale {
-		return p, fmt.Errorf("demo: node %s: plant.json is %v old", n.name, age)
 	}
 	return p, nil
 }
@@ -213,15 +200,8 @@ func (n nodeFiles) plant(now time.Time) (plantFile, error) {
 func (n nodeFiles) powerd() (pid int, started time.Time) {
 	path := filepath.Join(n.dir, "run", "powerd.pid")
 	text, err := line(path)
-	if err != nil {
-		return 0, time.Time{}
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return 0, time.Time{}
-	}
-	pid, err = strconv.Atoi(text)
-	if err != nil {
+	info, errStat := os.Stat(path)
+	if pid, _ = strconv.Atoi(text); err != nil || errStat != nil || pid == 0 {
 		return 0, time.Time{}
 	}
 	return pid, info.ModTime()

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -12,7 +13,6 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/internal/pause"
 )
 
 // The two priority classes, highest first.
@@ -50,9 +50,9 @@ type workload struct {
 	made   map[string]int
 }
 
-// calibrate times a word count over parts of the text on this machine, as it is
-// now, and sizes the tasks: cpus is what one slot has of a CPU. One pass over a
-// part and several passes tell the cost of a pass and that of a start apart.
+// calibrate times a word count over parts of the text on this machine now, and sizes the tasks: cpus
+// is what one slot has of a CPU. One pass over a part and several passes separate the cost of a pass
+// from that of a start.
 func (w *workload) calibrate(ctx context.Context, cpus float64) error {
 	const many = 6
 	once, err := w.timed(ctx, 1)
@@ -64,9 +64,8 @@ func (w *workload) calibrate(ctx context.Context, cpus float64) error {
 		return err
 	}
 	pass := max((more-once)/(many-1), time.Millisecond)
-	start := max(0, once-pass)
 	task := time.Duration(float64(taskWall) * min(1, cpus))
-	w.passes = max(1, int(math.Round(float64(task-start)/float64(pass))))
+	w.passes = max(1, int(math.Round(float64(task-max(0, once-pass))/float64(pass))))
 	return nil
 }
 
@@ -75,21 +74,14 @@ func (w *workload) timed(ctx context.Context, passes int) (time.Duration, error)
 	best := time.Duration(math.MaxInt64)
 	for _, part := range []int{0, len(w.text.parts) / 2} {
 		cmd := exec.CommandContext(ctx, w.lab, "app", "wordcount", "--passes", strconv.Itoa(passes), w.text.parts[part])
-		cmd.Env = taskEnv()
-		if out, err := cmd.Output(); err != nil {
-			if ctx.Err() != nil {
-				return 0, ctx.Err()
-			}
-			return 0, fmt.Errorf("demo: calibrate: %s: %w (%d bytes of output)", cmd, err, len(out))
+		cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // a slot has about one CPU or less
+		if err := cmd.Run(); err != nil {
+			return 0, cmp.Or(ctx.Err(), fmt.Errorf("demo: calibrate: %s: %w", cmd, err))
 		}
 		best = min(best, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
 	}
 	return best, nil
 }
-
-// taskEnv is the environment of the calibration: one thread of Go code, as a
-// slot has about one CPU or less.
-func taskEnv() []string { return append(os.Environ(), "GOMAXPROCS=1") }
 
 // wanted is how many unfinished tasks of a class keep the cluster busy.
 func (w *workload) wanted(class string) int {
@@ -106,40 +98,31 @@ func (w *workload) tasks(class string) int { return min(w.wanted(class), tasksMo
 // job writes the next job of a class: its inputs, links to the next parts of
 // the text, and its file. It returns the file and its content.
 func (w *workload) job(class string) (file string, spec []byte, err error) {
-	name := "words"
+	name, slots := "words", w.slots
+	mapper, reducer := []string{w.lab, "app", "wordcount"}, []string{w.lab, "app", "merge"}
 	if class == classHigh {
-		name = "top"
+		name, slots = "top", max(1, int(highShare*float64(w.slots)))
+		mapper, reducer = []string{w.lab, "app", "topn", "-n", "200"}, []string{w.lab, "app", "mergetop", "-n", "20"}
 	}
 	w.made[name]++
 	name += "-" + strconv.Itoa(w.made[name])
 	input := filepath.Join(w.dir, name+".in")
-	if err := os.MkdirAll(input, 0o755); err != nil {
-		return "", nil, fmt.Errorf("demo: job %s: %w", name, err)
-	}
-	for i := range w.tasks(class) {
-		part := w.text.parts[w.next%len(w.text.parts)]
+	err = os.MkdirAll(input, 0o755)
+	for i := 0; i < w.tasks(class) && err == nil; i++ {
+		err = os.Symlink(w.text.parts[w.next%len(w.text.parts)], filepath.Join(input, fmt.Sprintf("%05d.txt", i)))
 		w.next++
-		if err := os.Symlink(part, filepath.Join(input, fmt.Sprintf("%05d.txt", i))); err != nil {
-			return "", nil, fmt.Errorf("demo: job %s: %w", name, err)
-		}
 	}
 	file = filepath.Join(w.dir, name+".yaml")
-	spec = []byte(w.spec(name, class, input))
-	if err := os.WriteFile(file, spec, 0o644); err != nil {
+	spec = fmt.Appendf(nil, "name: %s\nclass: %s\nslots: %d\nmap:\n  input: %s\n  command: [%s]\nreduce:\n  command: [%s]\noutput: %s\n",
+		name, class, slots, strconv.Quote(filepath.Join(input, "*.txt")), quoted(append(mapper, "--passes", strconv.Itoa(w.passes), "{input}")),
+		quoted(reducer), strconv.Quote(filepath.Join(w.dir, "out")))
+	if err == nil {
+		err = os.WriteFile(file, spec, 0o644)
+	}
+	if err != nil {
 		return "", nil, fmt.Errorf("demo: job %s: %w", name, err)
 	}
 	return file, spec, nil
-}
-
-func (w *workload) spec(name, class, input string) string {
-	mapper, reducer, slots := []string{w.lab, "app", "wordcount"}, []string{w.lab, "app", "merge"}, w.slots
-	if class == classHigh {
-		slots = max(1, int(highShare*float64(w.slots)))
-		mapper, reducer = []string{w.lab, "app", "topn", "-n", "200"}, []string{w.lab, "app", "mergetop", "-n", "20"}
-	}
-	mapper = append(mapper, "--passes", strconv.Itoa(w.passes), "{input}")
-	return fmt.Sprintf("name: %s\nclass: %s\nslots: %d\nmap:\n  input: %s\n  command: [%s]\nreduce:\n  command: [%s]\noutput: %s\n",
-		name, class, slots, strconv.Quote(filepath.Join(input, "*.txt")), quoted(mapper), quoted(reducer), strconv.Quote(filepath.Join(w.dir, "out")))
 }
 
 func quoted(words []string) string {
@@ -172,32 +155,27 @@ const (
 	drainSpare = 5 * time.Second
 )
 
-// run submits jobs until ctx ends; an error is one that a job file or the
-// scheduler gave.
-func (f *feeder) run(ctx context.Context) error {
-	for {
+// run submits jobs until ctx ends or a job is refused.
+func (f *feeder) run(ctx context.Context) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	every(ctx, feedEvery, func() {
 		rush := ""
 		select {
-		case <-ctx.Done():
-			return nil
 		case rush = <-f.rush:
 		default:
 		}
 		jobs := f.tracker.jobList()
 		now := time.Now()
-		f.rate.look(now, doneTasks(jobs))
+		f.rate.look(now, int(countJobs(jobs).done))
 		for _, class := range f.want(jobs, now, rush) {
-			if err := f.submit(ctx, class); err != nil {
-				if ctx.Err() != nil {
-					return nil
-				}
-				return err
+			if failed := f.submit(ctx, class); failed != nil && ctx.Err() == nil {
+				err = failed
+				cancel()
 			}
 		}
-		if !pause.For(ctx, feedEvery) {
-			return nil
-		}
-	}
+	})
+	return err
 }
 
 // hurry asks for a job of the class now when that is needed. It never waits.
@@ -248,14 +226,6 @@ func (f *feeder) submit(ctx context.Context, class string) error {
 		f.tracker.setJobs(jobs)
 	}
 	return nil
-}
-
-func doneTasks(jobs []*headroomv1.Job) int {
-	n := 0
-	for _, j := range jobs {
-		n += int(j.GetProgress().GetDone())
-	}
-	return n
 }
 
 // rateMeter is tasks per second over the last rateSpan.

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"math"
 	"time"
 
 	"headroom/lab/emulator/plant"
@@ -38,15 +39,14 @@ type verdict struct{ reserved, held, measured time.Duration }
 // judge works out for how long each sum was above the budget. A sample counts
 // until the next one, at most for a second. cuts are the moments at which a lower
 // budget was committed: from then until it first fits a sum may be above, but no
-// longer than the settling time; what is longer counts.
+// longer than the settling time.
 func judge(samples []sample, cuts []time.Duration) verdict {
-	reserved := series{settle: settleExact, of: func(s sample) *units.Power { return s.reserved }}
-	held := series{settle: settleExact, of: func(s sample) *units.Power { return s.held }}
-	measured := series{
-		tolerance: measuredTolerance, settle: settleMeasured, mean: meanSpan,
-		of: func(s sample) *units.Power { return s.measured },
+	of := func(j series) time.Duration { return j.above(samples, cuts) }
+	return verdict{
+		of(series{settle: settleExact, of: func(s sample) *units.Power { return s.reserved }}),
+		of(series{settle: settleExact, of: func(s sample) *units.Power { return s.held }}),
+		of(series{settle: settleMeasured, tolerance: measuredTolerance, mean: meanSpan, of: func(s sample) *units.Power { return s.measured }}),
 	}
-	return verdict{reserved.above(samples, cuts), held.above(samples, cuts), measured.above(samples, cuts)}
 }
 
 // series is one of the three sums.
@@ -92,8 +92,8 @@ func (j series) fits(v, budget units.Power) bool {
 	return v <= budget+exact+units.FromWatts(budget.Watts()*j.tolerance)
 }
 
-// breakerSummary is what came of a breaker of class C above all nodes, which was rated
-// at each moment for the budget in force: the model of plant.Breaker.
+// breakerSummary is the state of a breaker of class C above all nodes, rated at each moment
+// for the budget in force: the model of plant.Breaker.
 type breakerSummary struct {
 	Tripped bool `json:"tripped"`
 	// Hottest is the most of its way to tripping that its bimetal went, 0 to 1.
@@ -122,12 +122,10 @@ func breakerOf(samples []sample) *breakerSummary {
 	return &breakerSummary{Tripped: b.Tripped(), Hottest: b.Hottest()}
 }
 
-// quantile is the q-quantile (0 to 1) of sorted values by the nearest rank, and
-// 0 of none.
+// quantile is the q-quantile (0 to 1) of sorted values by the nearest rank, and 0 of none.
 func quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0
 	}
-	i := int(q*float64(len(sorted))+0.999999) - 1
-	return sorted[min(max(i, 0), len(sorted)-1)]
+	return sorted[min(max(int(math.Ceil(q*float64(len(sorted))-1e-6))-1, 0), len(sorted)-1)]
 }

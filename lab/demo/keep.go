@@ -27,32 +27,29 @@ func (l *lab) keep(w io.Writer) error {
 			}
 		}
 	}
-	var pids []string
+	pids := ""
 	for _, p := range l.fleet.running() {
-		pids = append(pids, strconv.Itoa(p.Pid()))
+		pids += strconv.Itoa(p.Pid()) + "\n"
 	}
-	if err := os.WriteFile(l.path(pidFile), []byte(strings.Join(pids, "\n")+"\n"), 0o644); err != nil {
+	err := os.WriteFile(l.path(pidFile), []byte(pids), 0o644)
+	if err == nil {
+		err = os.WriteFile(l.path(stopScript), []byte(stopText), 0o755)
+	}
+	if err != nil {
 		return fmt.Errorf("demo: keep: %w", err)
 	}
-	if err := os.WriteFile(l.path(stopScript), []byte(stopText), 0o755); err != nil {
-		return fmt.Errorf("demo: keep: %w", err)
-	}
-	addrs := strings.Join(l.addresses(), ",")
-	_, err := fmt.Fprintf(w, `
-%d emulated nodes, %d coordinators and a scheduler are left running. Try:
-  export HEADROOM_ADDR=%s
-  %s status --watch
-  %s node list
-  %s budget set %.0fW --reason "trying it"
-  %s brake set --reason "trying it"
-  %s brake lift
-  %s submit --addr %s %s
-  %s node exec n01 --dir %s -- sha256sum /dev/zero
-stop everything: %s
-`,
-		len(l.nodes), servers, addrs, filepath.Join(l.bin, "coordinator"), filepath.Join(l.bin, "coordinator"),
-		filepath.Join(l.bin, "coordinator"), l.cut().Watts(), filepath.Join(l.bin, "coordinator"), filepath.Join(l.bin, "coordinator"), filepath.Join(l.bin, "scheduler"), l.scheduler, l.path("jobs", "words-1.yaml"),
-		filepath.Join(l.bin, "powerlab"), l.path("nodes"), l.path(stopScript))
+	_, err = fmt.Fprintf(w, `
+%[1]d emulated nodes, %[2]d coordinators and a scheduler are left running. Try:
+  export HEADROOM_ADDR=%[3]s
+  %[4]s/coordinator status --watch
+  %[4]s/coordinator node list
+  %[4]s/coordinator budget set %.0[5]fW --reason "trying it"
+  %[4]s/coordinator brake set --reason "trying it"
+  %[4]s/coordinator brake lift
+  %[4]s/scheduler submit --addr %[6]s %[7]s/jobs/words-1.yaml
+  %[4]s/powerlab node exec n01 --dir %[7]s/nodes -- sha256sum /dev/zero
+stop everything: %[7]s/%[8]s
+`, len(l.nodes), servers, strings.Join(l.addresses(), ","), l.bin, l.cut().Watts(), l.scheduler, l.dir, stopScript)
 	return err
 }
 
@@ -88,19 +85,12 @@ echo "stopped"
 `
 
 // keptPIDs are the processes of a kept cluster in dir that still run.
-func keptPIDs(dir string) []int {
-	text, err := os.ReadFile(filepath.Join(dir, pidFile))
-	if err != nil {
-		return nil
-	}
-	var pids []int
+func keptPIDs(dir string) (pids []int) {
+	text, _ := os.ReadFile(filepath.Join(dir, pidFile)) // none is kept where there is no file
 	for word := range strings.FieldsSeq(string(text)) {
-		pid, err := strconv.Atoi(word)
-		if err != nil {
-			continue
-		}
-		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if err == nil && bytes.Contains(args, []byte(dir+"/")) {
+		pid, errID := strconv.Atoi(word)
+		args, err := os.ReadFile(filepath.Join("/proc", word, "cmdline"))
+		if errID == nil && err == nil && bytes.Contains(args, []byte(dir+"/")) {
 			pids = append(pids, pid)
 		}
 	}

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -69,8 +70,8 @@ func newLab(opts options, dir, bin string) (*lab, error) {
 		l.nodes = append(l.nodes, fmt.Sprintf("n%02d", i+1))
 	}
 	l.slots = slotsFor(l.nodeCPUs())
-	if err := l.configure(); err != nil {
-		return nil, err
+	if err := l.servers.Configure(site, l.full(), rack); err != nil {
+		return nil, fmt.Errorf("demo: write configuration: %w", err)
 	}
 	l.fleet, err = newFleet(filepath.Join(dir, "logs"), opts.keep && opts.engine == engineLocal)
 	return l, err
@@ -94,30 +95,11 @@ func (l *lab) full() units.Power {
 // cut is the budget after the cut.
 func (l *lab) cut() units.Power { return units.FromWatts(math.Round(l.full().Watts() * cutTo)) }
 
-// most is the most that a node is given in a run with an engine.
-func (l *lab) most() units.Power {
-	return units.FromWatts(math.Round(math.Ceil(l.spec.Rated().Watts()) * engineMost))
-}
-
 // addresses are the RPC addresses of all coordinators.
 func (l *lab) addresses() []string { return l.servers.Addresses() }
 
-// configure writes the programs' configuration files.
-func (l *lab) configure() error {
-	if err := l.servers.Configure(site, l.full(), rack); err != nil {
-		return fmt.Errorf("demo: write configuration: %w", err)
-	}
-	return nil
-}
-
 func (l *lab) path(parts ...string) string {
 	return filepath.Join(append([]string{l.dir}, parts...)...)
-}
-
-// schedulerConfig is scheduler.yaml; more names the classes, and an engine where there is one.
-func (l *lab) schedulerConfig(more string) string {
-	return fmt.Sprintf("dev: true\nlisten: %q\ndir: %s\ncoordinators: [%q, %q, %q]\nlog_level: info\n%s",
-		l.scheduler, strconv.Quote(l.path("scheduler")), l.members[0].RPC, l.members[1].RPC, l.members[2].RPC, more)
 }
 
 // plainClasses are the classes of jobs that the workers run.
@@ -125,26 +107,24 @@ const plainClasses = "classes: [" + classHigh + ", " + classLow + "]\n"
 
 // start starts every process of the cluster.
 func (l *lab) start() error {
-	for _, part := range []func() error{l.startMembers, func() error { return l.startScheduler(plainClasses) }, l.startNodes} {
-		if err := part(); err != nil {
-			return err
-		}
+	if err := errors.Join(l.startMembers(), l.startScheduler(plainClasses)); err != nil {
+		return err
 	}
-	return nil
+	return l.startNodes()
 }
 
-func (l *lab) startMembers() error {
+func (l *lab) startMembers() (err error) {
 	for i := range l.members {
-		if err := l.startMember(&l.members[i]); err != nil {
-			return err
-		}
+		err = errors.Join(err, l.startMember(&l.members[i]))
 	}
-	return nil
+	return err
 }
 
 // startScheduler starts the scheduler; more is added to its configuration.
 func (l *lab) startScheduler(more string) error {
-	if err := os.WriteFile(l.path("scheduler.yaml"), []byte(l.schedulerConfig(more)), 0o644); err != nil {
+	config := fmt.Sprintf("dev: true\nlisten: %q\ndir: %q\ncoordinators: [%q, %q, %q]\nlog_level: info\n%s",
+		l.scheduler, l.path("scheduler"), l.members[0].RPC, l.members[1].RPC, l.members[2].RPC, more)
+	if err := os.WriteFile(l.path("scheduler.yaml"), []byte(config), 0o644); err != nil {
 		return fmt.Errorf("demo: write configuration: %w", err)
 	}
 	_, err := l.fleet.start("scheduler", filepath.Join(l.bin, "scheduler"), "run", "--config", l.path("scheduler.yaml"))
@@ -187,9 +167,8 @@ func (l *lab) member(id string) *member {
 
 // stop ends everything: the nodes while their coordinators still answer, then the others.
 func (l *lab) stop() error {
-	isNode := func(name string) bool { return strings.HasPrefix(name, "n") }
-	l.fleet.stopAll(isNode)
-	l.fleet.stopAll(func(name string) bool { return !isNode(name) })
+	l.fleet.stopAll(func(name string) bool { return strings.HasPrefix(name, "n") })
+	l.fleet.stopAll(func(string) bool { return true })
 	return l.fleet.close()
 }
 

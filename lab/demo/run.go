@@ -111,21 +111,16 @@ func (d *show) play(ctx context.Context, began time.Time) error {
 // begin is t = 0.
 func (d *show) begin() {
 	d.screen.run = d.story.run
-	slowed, tree := d.sampler.kind()
-	_, _ = fmt.Fprintf(d.out, "every node is admitted and tasks are running: t = 0. Node processes are slowed down by %s; file trees are %s (values only)\n",
-		kindInWords(slowed), tree)
-	d.tracker.begin(d.story.run)
-}
-
-// kindInWords says what slows the nodes.
-func kindInWords(slowed string) string {
-	switch slowed {
-	case "cgroup":
-		return "a cgroup each (CPU bandwidth)"
-	case "signals":
-		return "signals (SIGSTOP and SIGCONT)"
+	slowed, tree := "unknown means", "files"
+	if v, err := d.sampler.nodes[0].plant(time.Now()); err == nil {
+		slowed, tree = v.ThrottledBy, v.Tree
 	}
-	return slowed
+	d.tracker.locked(func() { d.tracker.slowed, d.tracker.tree = slowed, tree })
+	if words := map[string]string{"cgroup": "a cgroup each (CPU bandwidth)", "signals": "signals (SIGSTOP and SIGCONT)"}[slowed]; words != "" {
+		slowed = words
+	}
+	_, _ = fmt.Fprintf(d.out, "every node is admitted and tasks are running: t = 0. Node processes are slowed down by %s; file trees are %s (values only)\n", slowed, tree)
+	d.tracker.begin(d.story.run)
 }
 
 // ended waits for a program that ends although nobody ended it.
@@ -170,7 +165,7 @@ func (d *show) cancelRest(ctx context.Context) {
 // the story did not come to its end, if it did not.
 func (d *show) verdict(err error) error {
 	sum := summarise(d.tracker, d.story, len(d.lab.nodes))
-	if written := errors.Join(sum.write(d.lab.path("summary.json")), d.chart()); written != nil {
+	if written := errors.Join(writeJSON(d.lab.path("summary.json"), sum), d.chart()); written != nil {
 		return errors.Join(err, written)
 	}
 	sum.print(d.out, d.story, d.opts.out)

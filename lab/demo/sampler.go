@@ -105,28 +105,17 @@ func (w *sampler) look(ctx context.Context) sample {
 	return s
 }
 
-// kind is what slows the nodes' processes and what their trees are, as the first
-// plant says.
-func (w *sampler) kind() (slowed, tree string) {
-	v, err := w.nodes[0].plant(time.Now())
-	if err != nil {
-		return "means unknown", "files"
-	}
-	w.tracker.setKind(v.ThrottledBy, v.Tree)
-	return v.ThrottledBy, v.Tree
-}
-
 // heldBy is the cap that the node holds, or nil.
 func (w *sampler) heldBy(n nodeFiles) *units.Power {
 	p, _, err := n.held()
 	if err != nil {
 		return nil
 	}
-	w.tracker.setHolding(n.name, p)
+	w.tracker.locked(func() { w.tracker.holding[n.name] = p })
 	return &p
 }
 
-// drawnBy is the node's wall power, or nil. What it has used since the last look
+// drawnBy is the node's wall power, or nil. Its energy since the last look
 // goes to its jobs.
 func (w *sampler) drawnBy(n nodeFiles) *units.Power {
 	v, err := n.plant(time.Now())
@@ -139,24 +128,4 @@ func (w *sampler) drawnBy(n nodeFiles) *units.Power {
 	w.energy[n.name] = v.EnergyJ
 	p := units.FromWatts(v.Wall1sW)
 	return &p
-}
-
-// add stamps a sample with the time and the budget in force, and keeps it.
-func (b *tracker) add(s *sample) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s.at, s.budget = b.sinceZero(), b.budget
-	b.samples = append(b.samples, *s)
-}
-
-func (b *tracker) setHolding(node string, p units.Power) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.holding[node] = p
-}
-
-func (b *tracker) setKind(slowed, tree string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.slowed, b.tree = slowed, tree
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -31,47 +30,43 @@ type screen struct {
 	nodes    []string
 	rated    units.Power
 	run      time.Duration
-	// engine is what an engine has to show: lines for the table, and the same in short.
-	// The tracker is locked. nil where no engine but the workers runs.
+	// engine returns lines for the table, and a short form of them, from an engine.
+	// The tracker is locked. nil without one.
 	engine func() (lines []string, short string)
 
-	told  int // events already printed as lines
-	drawn bool
+	told int // events already printed as lines
 }
 
 // show runs until ctx ends.
 func (s *screen) show(ctx context.Context) {
-	pace := lineEvery
 	if s.terminal {
-		pace = redrawEvery
+		_, _ = io.WriteString(s.out, "\x1b[2J")
 	}
 	next := time.Now()
-	every(ctx, min(pace, redrawEvery), func() {
-		s.news()
-		if now := time.Now(); !now.Before(next) {
-			next = now.Add(pace - redrawEvery/2)
-			s.draw()
+	every(ctx, redrawEvery, func() {
+		s.tracker.mu.Lock()
+		defer s.tracker.mu.Unlock()
+		now := time.Now()
+		switch {
+		case s.tracker.zero.IsZero() || len(s.tracker.samples) == 0:
+		case s.terminal:
+			_, _ = io.WriteString(s.out, "\x1b[H"+strings.Join(fit(s.table(), s.out), "\x1b[K\n")+"\x1b[K\n\x1b[J")
+		case !now.Before(next):
+			next = now.Add(lineEvery - redrawEvery/2)
+			_, _ = fmt.Fprintln(s.out, s.line())
 		}
+		s.news()
 	})
+	s.tracker.mu.Lock()
+	defer s.tracker.mu.Unlock()
 	s.news()
 }
 
-// draw shows the state once.
-func (s *screen) draw() {
-	s.tracker.mu.Lock()
-	defer s.tracker.mu.Unlock()
-	if s.tracker.zero.IsZero() || len(s.tracker.samples) == 0 {
-		return
+// news prints new events as lines of their own; the table has them anyway. The tracker is locked.
+func (s *screen) news() {
+	for ; !s.terminal && s.told < len(s.tracker.events); s.told++ {
+		_, _ = fmt.Fprintln(s.out, eventLine(s.tracker.events[s.told]))
 	}
-	if !s.terminal {
-		_, _ = fmt.Fprintln(s.out, s.line())
-		return
-	}
-	start := "\x1b[H"
-	if !s.drawn {
-		start, s.drawn = "\x1b[2J\x1b[H", true
-	}
-	_, _ = io.WriteString(s.out, start+strings.Join(fit(s.table(), s.out), "\x1b[K\n")+"\x1b[K\n\x1b[J")
 }
 
 // fit cuts the lines to the size of the terminal: a line that wraps would push
@@ -92,18 +87,6 @@ func fit(lines []string, w any) []string {
 	return lines
 }
 
-// news prints new events as lines of their own; the table has them anyway.
-func (s *screen) news() {
-	if s.terminal {
-		return
-	}
-	s.tracker.mu.Lock()
-	defer s.tracker.mu.Unlock()
-	for ; s.told < len(s.tracker.events); s.told++ {
-		_, _ = fmt.Fprintln(s.out, eventLine(s.tracker.events[s.told]))
-	}
-}
-
 func eventLine(e event) string {
 	return fmt.Sprintf("%6.1f s  * %-14s %s", e.at.Seconds(), e.what, e.detail)
 }
@@ -111,24 +94,15 @@ func eventLine(e event) string {
 // line is the state on one line.
 func (s *screen) line() string {
 	last := s.tracker.samples[len(s.tracker.samples)-1]
-	tasks, done := taskCounts(s.tracker.jobs)
-	ended, jobs := jobCounts(s.tracker.jobs)
+	c := countJobs(s.tracker.jobs)
 	text := fmt.Sprintf("%6.1f s  budget %s  reserved %8s  held %8s  measured %8s  leader %-2s  jobs %d/%d  tasks %d/%d",
 		last.at.Seconds(), cli.Watts(last.budget), cli.Opt(last.reserved, cli.Watts), cli.Opt(last.held, cli.Watts),
-		cli.Opt(last.measured, cli.Watts), s.leader(), ended, jobs, done, tasks)
+		cli.Opt(last.measured, cli.Watts), s.tracker.leading(), c.ended, c.jobs, c.done, c.tasks)
 	if s.engine != nil {
 		_, short := s.engine()
 		text += "  " + short
 	}
 	return text
-}
-
-// leader is the leader's name while it answers. The tracker is locked.
-func (s *screen) leader() string {
-	if s.tracker.leader == "" || time.Since(s.tracker.heard) > answerFreshness {
-		return leaderUnknown
-	}
-	return s.tracker.leader
 }
 
 // table is the whole screen. The tracker is locked.
@@ -142,21 +116,16 @@ func (s *screen) table() []string {
 			cli.Opt(last.reserved, cli.Watts), cli.Opt(last.held, cli.Watts), cli.Opt(last.measured, cli.Watts)),
 		"", fmt.Sprintf(rowFormat, "NODE", "STATE", "CAP", "HELD", "MEASURED", "0......of rated.....", "TASKS"),
 	}
-	shown := min(len(s.nodes), nodesShown)
-	for i, name := range s.nodes[:shown] {
+	for i, name := range s.nodes[:min(len(s.nodes), nodesShown)] {
 		lines = append(lines, s.nodeLine(name, last.nodes[i]))
-	}
-	if more := len(s.nodes) - shown; more > 0 {
-		lines = append(lines, fmt.Sprintf("and %d more", more))
 	}
 	if s.engine != nil {
 		more, _ := s.engine()
 		lines = append(append(lines, ""), more...)
 	}
-	ended, jobs := jobCounts(b.jobs)
-	tasks, done := taskCounts(b.jobs)
-	lines = append(lines, "", fmt.Sprintf("leader %s epoch %v   jobs %d of %d done, tasks %d of %d", s.leader(), b.epoch, ended, jobs, done, tasks))
-	for _, j := range newest(b.jobs) {
+	c := countJobs(b.jobs)
+	lines = append(lines, "", fmt.Sprintf("leader %s epoch %v   jobs %d of %d done, tasks %d of %d", s.tracker.leading(), b.epoch, c.ended, c.jobs, c.done, c.tasks))
+	for _, j := range b.jobs[max(0, len(b.jobs)-jobsShown):] {
 		p := j.GetProgress()
 		lines = append(lines, fmt.Sprintf("  %-10s %-5s %-9s %3d of %-3d tasks  %2d run", j.GetName(), j.GetClass(), stateWord(j.GetState()),
 			p.GetDone(), p.GetTasks(), p.GetRunning()))
@@ -202,32 +171,18 @@ func (s *screen) nodeLine(name string, measured *units.Power) string {
 // jobsShown bounds the list of jobs on the screen.
 const jobsShown = 4
 
-// newest are the jobs that have not ended, and the last of those that have.
-func newest(jobs []*headroomv1.Job) []*headroomv1.Job {
-	shown := slices.DeleteFunc(slices.Clone(jobs), func(j *headroomv1.Job) bool { return !live(j) })
-	if len(shown) > jobsShown {
-		shown = shown[:jobsShown]
-	}
-	for i := len(jobs) - 1; i >= 0 && len(shown) < jobsShown; i-- {
-		if !live(jobs[i]) {
-			shown = slices.Insert(shown, 0, jobs[i])
-		}
-	}
-	return shown
+// counts sums up jobs and their tasks.
+type counts struct {
+	ended, jobs int
+	done, tasks uint32
 }
 
-func jobCounts(jobs []*headroomv1.Job) (done, all int) {
+func countJobs(jobs []*headroomv1.Job) (c counts) {
 	for _, j := range jobs {
-		if j.GetState() == headroomv1.JobState_JOB_STATE_DONE {
-			done++
+		if c.jobs++; j.GetState() == headroomv1.JobState_JOB_STATE_DONE {
+			c.ended++
 		}
+		c.tasks, c.done = c.tasks+j.GetProgress().GetTasks(), c.done+j.GetProgress().GetDone()
 	}
-	return done, len(jobs)
-}
-
-func taskCounts(jobs []*headroomv1.Job) (tasks, done uint32) {
-	for _, j := range jobs {
-		tasks, done = tasks+j.GetProgress().GetTasks(), done+j.GetProgress().GetDone()
-	}
-	return tasks, done
+	return c
 }

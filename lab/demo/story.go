@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/internal/pause"
 	"headroom/internal/wire"
@@ -62,17 +63,22 @@ type story struct {
 }
 
 // tell plays the whole story. It returns early only when ctx ends or a step
-// cannot be done; a promise that was broken is left to the judge.
+// cannot be done; broken guarantees are left to the judge.
 func (s *story) tell(ctx context.Context) error {
 	s.waitUntil(ctx, time.Duration(float64(s.run)*cutAt))
 	for _, act := range []func(context.Context) error{s.cut, s.killLeader, s.killPowerd, s.raise} {
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 		if err := act(ctx); err != nil {
 			return err
 		}
 	}
+	return s.runOut(ctx)
+}
+
+// runOut waits until no job is left, or the run's time is over.
+func (s *story) runOut(ctx context.Context) error {
 	after := s.tracker.now() + lastAct
 	for s.tracker.now() < s.run && ctx.Err() == nil {
 		jobs := s.tracker.jobList()
@@ -114,16 +120,10 @@ func (s *story) ready(ctx context.Context) error {
 		}
 		s.tracker.answered(meta)
 		s.tracker.setNodes(nodes)
-		leased := 0
-		for _, n := range nodes {
-			if n.GetState() == "ok" && n.LeaseMs != nil && n.EffectiveUw != nil {
-				leased++
-			}
-		}
 		jobs := s.tracker.jobList()
 		running := loadOf(jobs, classLow).running + loadOf(jobs, classHigh).running
-		why = fmt.Sprintf("%d of %d nodes have a lease, %d tasks running", leased, len(s.nodes), running)
-		return leased == len(s.nodes) && running > 0
+		why = fmt.Sprintf("%d of %d nodes have a lease, %d tasks running", leased(nodes), len(s.nodes), running)
+		return leased(nodes) == len(s.nodes) && running > 0
 	})
 	switch {
 	case ok:
@@ -135,58 +135,52 @@ func (s *story) ready(ctx context.Context) error {
 		"cluster not ready after %v: %s", startMost, why)
 }
 
+// leased is how many nodes hold a lease.
+func leased(nodes []*headroomv1.Node) (n int) {
+	for _, node := range nodes {
+		if node.GetState() == "ok" && node.LeaseMs != nil && node.EffectiveUw != nil {
+			n++
+		}
+	}
+	return n
+}
+
 // cut lowers the budget and waits until every lowered node has read back its new cap.
 func (s *story) cut(ctx context.Context) error {
-	from, to := s.lab.full(), s.lab.cut()
-	// A cut below what is drawn shows more than one that nobody feels.
-	await(ctx, biteMost, func() bool { return s.tracker.draws() > to })
+	// A cut below the measured power shows more than one without an effect.
+	await(ctx, biteMost, func() bool { return s.tracker.draws() > s.lab.cut() })
 	s.say("lowering the budget to %.0f %%", 100*cutTo)
-	res, err := s.client.setBudget(ctx, to, "feeder maintenance (demo)")
+	return s.lower(ctx, s.lab.full(), s.lab.cut(), eventCut, "feeder maintenance (demo)")
+}
+
+// lower commits a lower budget and waits until every lowered node has read back its new cap.
+func (s *story) lower(ctx context.Context, from, to units.Power, event, reason string) error {
+	res, err := s.client.setBudget(ctx, to, reason)
 	if err != nil {
 		return err
 	}
-	s.tracker.commit(res.GetMeta().GetRevision(), to)
-	s.tracker.note(s.tracker.lastCut(), eventCut, fmt.Sprintf("%v -> %v, revision %d", from, to, res.GetMeta().GetRevision()))
-	confirmations, err := s.client.awaitBudget(ctx, res.GetMeta().GetRevision(), confirmMost)
+	revision := res.GetMeta().GetRevision()
+	s.tracker.commit(revision, to)
+	s.tracker.note(s.tracker.lastCut(), event, fmt.Sprintf("%v -> %v, revision %d", from, to, revision))
+	confirmations, err := s.client.awaitBudget(ctx, revision, confirmMost)
 	if err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
 		s.say("read-back of the new caps could not be observed: %v", err)
-		return nil // what they hold is judged anyway
+		return ctx.Err() // the caps that they hold are judged anyway
 	}
+	confirmed := 0
 	for _, c := range confirmations {
 		if c.AfterMs != nil {
+			confirmed++
 			s.settle = append(s.settle, c.GetAfterMs()/1000)
 		}
 	}
 	slices.Sort(s.settle)
-	s.say("%d of %d lowered nodes read back their new cap", len(s.settle), len(confirmations))
-	if len(s.settle) < len(confirmations) {
+	s.say("%d of %d lowered nodes read back their new cap", confirmed, len(confirmations))
+	if confirmed < len(confirmations) {
 		return fmt.Errorf("%w: %d of %d lowered nodes did not confirm the cut within %v",
-			errBroken, len(confirmations)-len(s.settle), len(confirmations), confirmMost)
+			errBroken, len(confirmations)-confirmed, len(confirmations), confirmMost)
 	}
 	return nil
-}
-
-// draws is what the nodes drew together when last looked at; 0 while unknown.
-func (b *tracker) draws() units.Power {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if n := len(b.samples); n > 0 && b.samples[n-1].measured != nil {
-		return *b.samples[n-1].measured
-	}
-	return 0
-}
-
-// lastCut is when the newest lower budget was first seen in force.
-func (b *tracker) lastCut() time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.cuts) == 0 {
-		return b.sinceZero()
-	}
-	return b.cuts[len(b.cuts)-1]
 }
 
 // killLeader kills the process of the leader and waits until another one grants.
@@ -201,7 +195,7 @@ func (s *story) killLeader(ctx context.Context) error {
 	}) {
 		return orBroken(ctx, "no leader for %v", failMost)
 	}
-	killed := time.Now()
+	who, killed := "", time.Now()
 	m.program.kill()
 	s.tracker.note(s.tracker.now(), eventKilled, fmt.Sprintf("%s, process %d, kill -9", m.ID, m.program.Pid()))
 	ok := await(ctx, failMost, func() bool {
@@ -213,6 +207,7 @@ func (s *story) killLeader(ctx context.Context) error {
 			if n.LeaseMs != nil { // a leader counts only the leases that it granted itself
 				s.tracker.answered(meta)
 				s.tracker.setNodes(nodes)
+				who = fmt.Sprintf("%s, epoch %v", meta.GetServer(), wire.Epoch(meta.GetEpoch()))
 				return true
 			}
 		}
@@ -223,8 +218,7 @@ func (s *story) killLeader(ctx context.Context) error {
 	}
 	took := time.Since(killed).Seconds()
 	s.failover = &took
-	id, epoch := s.tracker.leading()
-	s.tracker.note(s.tracker.now(), eventLeader, fmt.Sprintf("%s, epoch %v, first grant %.1f s after the kill", id, epoch, took))
+	s.tracker.note(s.tracker.now(), eventLeader, fmt.Sprintf("%s, first grant %.1f s after the kill", who, took))
 	return nil
 }
 
@@ -242,31 +236,37 @@ func (s *story) killPowerd(ctx context.Context) error {
 	}
 	s.tracker.note(s.tracker.now(), eventDown, fmt.Sprintf("on %s, process %d, kill -9; restart after %v", n.name, pid, restartDelay))
 	var started time.Time
-	if !await(ctx, failMost, func() bool {
-		var now int
-		now, started = n.powerd()
-		return now != 0 && now != pid && started.After(killed)
-	}) {
-		return orBroken(ctx, "powerd of %s not restarted within %v", n.name, failMost)
-	}
-	if !await(ctx, failMost, func() bool {
-		_, h, err := n.held()
-		return err == nil && len(h.Limits) > 0 && h.at().After(started)
-	}) {
-		return orBroken(ctx, "powerd of %s had no verified cap within %v of its start", n.name, failMost)
-	}
-	_, h, _ := n.held()
-	took := max(0, h.at().Sub(started).Seconds())
-	s.readopt = &took
-	s.say("powerd of %s enforces %.1f W %.0f ms after its start; waiting for its lease", n.name, h.CapW, 1000*took)
-	if !await(ctx, failMost, func() bool {
-		_, h, err := n.held()
-		return err == nil && h.State == "held" && h.at().After(started)
-	}) {
-		return orBroken(ctx, "powerd of %s had no lease within %v of its start", n.name, failMost)
+	var h heldFile
+	for _, step := range []struct {
+		what string
+		done func() bool
+	}{
+		{"not restarted", func() (ok bool) {
+			var now int
+			now, started = n.powerd()
+			return now != 0 && now != pid && started.After(killed)
+		}},
+		{"had no verified cap", func() (ok bool) {
+			var err error
+			_, h, err = n.held()
+			return err == nil && len(h.Limits) > 0 && h.at().After(started)
+		}},
+		{"had no lease", func() bool {
+			if s.readopt == nil {
+				took := max(0, h.at().Sub(started).Seconds())
+				s.readopt = &took
+				s.say("powerd of %s enforces %.1f W %.0f ms after its start; waiting for its lease", n.name, h.CapW, 1000*took)
+			}
+			_, now, err := n.held()
+			return err == nil && now.State == "held" && now.at().After(started)
+		}},
+	} {
+		if !await(ctx, failMost, step.done) {
+			return orBroken(ctx, "powerd of %s %s within %v", n.name, step.what, failMost)
+		}
 	}
 	s.tracker.note(s.tracker.now(), eventBack, fmt.Sprintf("on %s, verified cap %.0f ms after its start, lease after %.1f s",
-		n.name, 1000*took, time.Since(started).Seconds()))
+		n.name, 1000**s.readopt, time.Since(started).Seconds()))
 	return nil
 }
 

@@ -14,20 +14,16 @@ import (
 	"headroom/internal/cli"
 )
 
-// summary is summary.json. Times are seconds; a figure that is not known is null.
+// summary is summary.json (docs/demo.md). Times are seconds; an unknown value is null.
 type summary struct {
-	OverBudget overBudget `json:"over_budget_s"`
-	// Settle is, over the nodes that the cut lowered, from its commit to the read-back.
-	Settle settle `json:"settle_s"`
-	// Failover is from the kill of the leader to the first lease seen from the next one.
-	Failover *float64 `json:"failover_s"`
-	// Readopt is from the start of the next powerd to its first verified cap.
-	Readopt *float64 `json:"readopt_s"`
-	// Breaker is null when nothing was measured.
-	Breaker *breakerSummary `json:"breaker"`
-	Nodes   int             `json:"nodes"`
-	Jobs    []jobSummary    `json:"jobs"`
-	Events  []eventSummary  `json:"events"`
+	OverBudget overBudget      `json:"over_budget_s"`
+	Settle     settle          `json:"settle_s"`
+	Failover   *float64        `json:"failover_s"`
+	Readopt    *float64        `json:"readopt_s"`
+	Breaker    *breakerSummary `json:"breaker"`
+	Nodes      int             `json:"nodes"`
+	Jobs       []jobSummary    `json:"jobs"`
+	Events     []eventSummary  `json:"events"`
 }
 
 type overBudget struct {
@@ -41,9 +37,16 @@ type settle struct {
 	P99 *float64 `json:"p99"`
 }
 
+// settleOf are the quantiles of sorted times.
+func settleOf(times []float64) settle {
+	if len(times) == 0 {
+		return settle{}
+	}
+	return settle{rounded(new(quantile(times, 0.50))), rounded(new(quantile(times, 0.99)))}
+}
+
 // jobSummary is one job. EnergyJ is its share of the energy at the wall of the
-// nodes that ran its tasks: at every look a node's energy is shared between the
-// jobs by the number of their tasks that ran there.
+// nodes that ran its tasks.
 type jobSummary struct {
 	Name     string   `json:"name"`
 	Class    string   `json:"class"`
@@ -63,28 +66,36 @@ type eventSummary struct {
 func summarise(b *tracker, s *story, nodes int) summary {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	v := judge(b.samples, b.cuts)
 	out := summary{
-		OverBudget: overBudget{seconds(v.reserved), seconds(v.held), seconds(v.measured)},
-		Failover:   rounded(s.failover), Readopt: rounded(s.readopt), Nodes: nodes,
-		Breaker: breakerOf(b.samples),
-		Jobs:    []jobSummary{}, Events: []eventSummary{},
-	}
-	if len(s.settle) > 0 {
-		p50, p99 := quantile(s.settle, 0.50), quantile(s.settle, 0.99)
-		out.Settle = settle{rounded(&p50), rounded(&p99)}
+		OverBudget: b.over(), Settle: settleOf(s.settle), Failover: rounded(s.failover), Readopt: rounded(s.readopt), Nodes: nodes,
+		Breaker: breakerOf(b.samples), Jobs: []jobSummary{}, Events: b.happened(),
 	}
 	for _, j := range b.jobs {
-		p := j.GetProgress()
-		out.Jobs = append(out.Jobs, jobSummary{
-			Name: j.GetName(), Class: j.GetClass(), State: stateWord(j.GetState()), Tasks: p.GetTasks(), Done: p.GetDone(),
-			RuntimeS: rounded(p.RuntimeS), EnergyJ: *rounded(cli.Known(b.energy[j.GetId()], true)),
-		})
-	}
-	for _, e := range b.events {
-		out.Events = append(out.Events, eventSummary{seconds(e.at), e.what})
+		out.Jobs = append(out.Jobs, b.summaryOf(j))
 	}
 	return out
+}
+
+// over is the time that each sum was above the budget. The tracker is locked, here and below.
+func (b *tracker) over() overBudget {
+	v := judge(b.samples, b.cuts)
+	return overBudget{seconds(v.reserved), seconds(v.held), seconds(v.measured)}
+}
+
+func (b *tracker) happened() []eventSummary {
+	out := []eventSummary{}
+	for _, e := range b.events {
+		out = append(out, eventSummary{seconds(e.at), e.what})
+	}
+	return out
+}
+
+func (b *tracker) summaryOf(j *headroomv1.Job) jobSummary {
+	p := j.GetProgress()
+	return jobSummary{
+		Name: j.GetName(), Class: j.GetClass(), State: stateWord(j.GetState()), Tasks: p.GetTasks(), Done: p.GetDone(),
+		RuntimeS: rounded(p.RuntimeS), EnergyJ: *rounded(new(b.energy[j.GetId()])),
+	}
 }
 
 // String is the breaker's line of the verdict.
@@ -98,14 +109,14 @@ func (s *breakerSummary) String() string {
 	return fmt.Sprintf("did not trip, hottest at %.0f %%", 100*s.Hottest)
 }
 
-// seconds has milliseconds: more would be more than was looked for.
+// seconds is rounded to milliseconds, the resolution of the samples.
 func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1000) / 1000 }
 
 func rounded(v *float64) *float64 {
 	if v == nil {
 		return nil
 	}
-	return cli.Known(math.Round(*v*1000)/1000, true)
+	return new(math.Round(*v*1000) / 1000)
 }
 
 // stateWord is a job's state in one word.
@@ -113,24 +124,24 @@ func stateWord(s headroomv1.JobState) string {
 	return strings.ToLower(strings.TrimPrefix(s.String(), "JOB_STATE_"))
 }
 
-// brokenSums are the promises about power that a run broke, in words.
-func brokenSums(above overBudget, breaker *breakerSummary) []string {
-	var words []string
-	over := func(what string, s float64, limit string) {
-		if s > 0 {
-			words = append(words, fmt.Sprintf("%s was above the budget for %.3f s%s", what, s, limit))
+// brokenSums are the guarantees about power that a run broke, in words.
+func brokenSums(above overBudget, breaker *breakerSummary) (words []string) {
+	for _, x := range []struct {
+		what  string
+		s     float64
+		limit string
+	}{{"reserved", above.Reserved, ""}, {"held", above.Held, ""}, {"measured", above.Measured, fmt.Sprintf(" by more than %.0f %%", 100*measuredTolerance)}} {
+		if x.s > 0 {
+			words = append(words, fmt.Sprintf("%s was above the budget for %.3f s%s", x.what, x.s, x.limit))
 		}
 	}
-	over("reserved", above.Reserved, "")
-	over("held", above.Held, "")
-	over("measured", above.Measured, fmt.Sprintf(" by more than %.0f %%", 100*measuredTolerance))
 	if breaker != nil && breaker.Tripped {
 		words = append(words, "a breaker rated for the budget would have tripped")
 	}
 	return words
 }
 
-// broken are the promises that the run broke, in words; none is the aim.
+// broken are the guarantees that the run broke, in words.
 func (out summary) broken() []string {
 	words := brokenSums(out.OverBudget, out.Breaker)
 	for _, what := range eventNames() {
@@ -154,9 +165,9 @@ func eventNames() []string {
 	return []string{eventCut, eventKilled, eventLeader, eventDown, eventBack, eventRaised}
 }
 
-// write is summary.json.
-func (out summary) write(path string) error {
-	data, err := json.MarshalIndent(out, "", "  ")
+// writeJSON writes summary.json.
+func writeJSON(path string, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
 	if err == nil {
 		err = os.WriteFile(path, append(data, '\n'), 0o644)
 	}
@@ -181,24 +192,20 @@ func (out summary) print(w io.Writer, s *story, dir string) {
 	line("powerd        %s from its start to a verified cap", shown(out.Readopt))
 	line("breaker       %s", out.Breaker)
 	for _, class := range []string{classHigh, classLow} {
-		line("jobs %-8s %s", class, out.classLine(class))
+		c, energy := counts{}, 0.0
+		for _, j := range out.Jobs {
+			if j.Class != class {
+				continue
+			}
+			if c.jobs++; j.State == "done" {
+				c.ended++
+			}
+			c.tasks, c.done, energy = c.tasks+j.Tasks, c.done+j.Done, energy+j.EnergyJ
+		}
+		line("jobs %-8s %d of %d done, %d of %d tasks, %.2f kJ", class, c.ended, c.jobs, c.done, c.tasks, energy/1000)
 	}
 	if !s.both && slices.ContainsFunc(out.Events, func(e eventSummary) bool { return e.What == eventRaised }) {
 		line("note          tasks of only one class were running when the budget was raised")
 	}
 	line("files         %s/power.csv, power.svg, summary.json; logs in %s/logs and %s/nodes/*", dir, dir, dir)
-}
-
-func (out summary) classLine(class string) string {
-	jobs, done, tasks, tasksDone, energy := 0, 0, uint32(0), uint32(0), 0.0
-	for _, j := range out.Jobs {
-		if j.Class != class {
-			continue
-		}
-		jobs, tasks, tasksDone, energy = jobs+1, tasks+j.Tasks, tasksDone+j.Done, energy+j.EnergyJ
-		if j.State == "done" {
-			done++
-		}
-	}
-	return fmt.Sprintf("%d of %d done, %d of %d tasks, %.2f kJ", done, jobs, tasksDone, tasks, energy/1000)
 }

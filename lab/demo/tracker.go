@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -56,25 +57,26 @@ func newBoard(budget units.Power) *tracker {
 	return &tracker{budget: budget, energy: map[string]float64{}, holding: map[string]units.Power{}}
 }
 
-// begin sets t = 0, and when every job should have ended.
-func (b *tracker) begin(end time.Duration) {
+// locked calls f while no other goroutine uses the tracker.
+func (b *tracker) locked(f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.zero, b.end = time.Now(), end
+	f()
 }
 
+// begin sets t = 0, and when every job should have ended.
+func (b *tracker) begin(end time.Duration) { b.locked(func() { b.zero, b.end = time.Now(), end }) }
+
 // left is the time until every job should have ended; 0 before t = 0.
-func (b *tracker) left() time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.end - b.sinceZero()
+func (b *tracker) left() (d time.Duration) {
+	b.locked(func() { d = b.end - b.sinceZero() })
+	return d
 }
 
 // now is the time since t = 0; 0 before it.
-func (b *tracker) now() time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.sinceZero()
+func (b *tracker) now() (d time.Duration) {
+	b.locked(func() { d = b.sinceZero() })
+	return d
 }
 
 func (b *tracker) sinceZero() time.Duration {
@@ -84,98 +86,104 @@ func (b *tracker) sinceZero() time.Duration {
 	return time.Since(b.zero)
 }
 
-// commit takes in the budget as of a revision, and returns when it was first
-// seen to be in force. An older revision than the one known changes nothing.
+// commit stores the budget of a revision, and when a lower one was first seen in force.
+// An older revision than the known one changes nothing.
 func (b *tracker) commit(revision uint64, budget units.Power) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if revision < b.known {
-		return
-	}
-	b.known = revision
-	if budget < b.budget {
-		b.cuts = append(b.cuts, b.sinceZero())
-	}
-	b.budget = budget
+	b.locked(func() {
+		if revision < b.known {
+			return
+		}
+		if budget < b.budget {
+			b.cuts = append(b.cuts, b.sinceZero())
+		}
+		b.known, b.budget = revision, budget
+	})
 }
 
-// answered notes who leads.
+// answered stores the leader that has answered.
 func (b *tracker) answered(m *headroomv1.Meta) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.leader, b.heard = m.GetServer(), time.Now()
-	b.epoch = wire.Epoch(m.GetEpoch())
+	b.locked(func() { b.leader, b.heard, b.epoch = m.GetServer(), time.Now(), wire.Epoch(m.GetEpoch()) })
 }
 
-// leading is the leader that answered last and its epoch; the name is "-" when
-// none has for a second.
-func (b *tracker) leading() (string, lease.Epoch) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// leading is the leader that answered last; "-" if none has for a second. The tracker is locked.
+func (b *tracker) leading() string {
 	if b.leader == "" || time.Since(b.heard) > answerFreshness {
-		return leaderUnknown, b.epoch
+		return leaderUnknown
 	}
-	return b.leader, b.epoch
+	return b.leader
 }
 
 // note records an event at the moment at.
 func (b *tracker) note(at time.Duration, what, detail string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.events = append(b.events, event{at, what, detail})
+	b.locked(func() { b.events = append(b.events, event{at, what, detail}) })
 }
 
-// setJobs and setNodes take in the newest lists.
-func (b *tracker) setJobs(jobs []*headroomv1.Job) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.jobs = jobs
-}
+// setJobs and setNodes store the newest lists.
+func (b *tracker) setJobs(jobs []*headroomv1.Job) { b.locked(func() { b.jobs = jobs }) }
 
 func (b *tracker) setNodes(nodes []*headroomv1.Node) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.nodes = make(map[string]*headroomv1.Node, len(nodes))
+	byName := make(map[string]*headroomv1.Node, len(nodes))
 	for _, n := range nodes {
-		b.nodes[n.GetName()] = n
+		byName[n.GetName()] = n
 	}
+	b.locked(func() { b.nodes = byName })
 }
 
 // jobList is the newest list of jobs.
-func (b *tracker) jobList() []*headroomv1.Job {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.jobs
+func (b *tracker) jobList() (jobs []*headroomv1.Job) {
+	b.locked(func() { jobs = b.jobs })
+	return jobs
 }
 
-// burnt shares the energy that a node has used between the jobs that had tasks
-// running on it, by the number of tasks. What a node uses while it runs none is
-// nobody's.
-func (b *tracker) burnt(node string, joules float64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	total := uint32(0)
-	for _, j := range b.jobs {
-		total += j.GetProgress().GetRunningOn()[node]
-	}
-	if total == 0 || joules <= 0 {
-		return
-	}
-	for _, j := range b.jobs {
-		if n := j.GetProgress().GetRunningOn()[node]; n > 0 {
-			b.energy[j.GetId()] += joules * float64(n) / float64(total)
+// add stamps a sample with the time and the budget in force, and keeps it.
+func (b *tracker) add(s *sample) {
+	b.locked(func() {
+		s.at, s.budget = b.sinceZero(), b.budget
+		b.samples = append(b.samples, *s)
+	})
+}
+
+// draws is the newest sum of the nodes' power; 0 if unknown.
+func (b *tracker) draws() (p units.Power) {
+	b.locked(func() {
+		if n := len(b.samples); n > 0 && b.samples[n-1].measured != nil {
+			p = *b.samples[n-1].measured
 		}
-	}
+	})
+	return p
+}
+
+// lastCut is when the newest lower budget was first seen in force.
+func (b *tracker) lastCut() (at time.Duration) {
+	b.locked(func() {
+		if at = b.sinceZero(); len(b.cuts) > 0 {
+			at = b.cuts[len(b.cuts)-1]
+		}
+	})
+	return at
+}
+
+// burnt divides the energy that a node has used among the jobs that had tasks
+// running on it, by the number of tasks. Energy of a node without tasks belongs to no job.
+func (b *tracker) burnt(node string, joules float64) {
+	b.locked(func() {
+		total := uint32(0)
+		for _, j := range b.jobs {
+			total += j.GetProgress().GetRunningOn()[node]
+		}
+		for _, j := range b.jobs {
+			if n := j.GetProgress().GetRunningOn()[node]; n > 0 && joules > 0 {
+				b.energy[j.GetId()] += joules * float64(n) / float64(total)
+			}
+		}
+	})
 }
 
 // live reports whether a job has not ended.
 func live(j *headroomv1.Job) bool {
-	switch j.GetState() {
-	case headroomv1.JobState_JOB_STATE_DONE, headroomv1.JobState_JOB_STATE_FAILED, headroomv1.JobState_JOB_STATE_CANCELLED:
-		return false
-	case headroomv1.JobState_JOB_STATE_UNSPECIFIED, headroomv1.JobState_JOB_STATE_QUEUED, headroomv1.JobState_JOB_STATE_RUNNING:
-	}
-	return true
+	return !slices.Contains([]headroomv1.JobState{
+		headroomv1.JobState_JOB_STATE_DONE, headroomv1.JobState_JOB_STATE_FAILED, headroomv1.JobState_JOB_STATE_CANCELLED,
+	}, j.GetState())
 }
 
 // load is what one class has to do now.

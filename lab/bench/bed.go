@@ -10,9 +10,14 @@ import (
 	"headroom/units"
 )
 
-// The node of `powerlab bench node`: one or two sockets on the plant, each with a
-// twin that has no cap and shows what the load would draw, and a BMC.
+// The node that laws are compared on: one or two sockets on the plant, each with a twin without a
+// cap that shows what the load would draw, and a BMC.
 const (
+	// loopPeriod is powerd's, plantStep the step of the plant.
+	loopPeriod = 250 * time.Millisecond
+	plantStep  = 5 * time.Millisecond
+	// band around the new cap that counts as met.
+	band = 0.02
 	// judged is the length of the means of wall power that are judged.
 	judged = 50 * time.Millisecond
 	// bmcEvery, bmcLag and bmcSpan: how the BMC updates, how late, over what mean.
@@ -47,19 +52,25 @@ const (
 	loads
 )
 
-// stage makes scenes with the given number of steps in all.
-func stage(seed uint64, steps int) []scene {
+// stage makes scenes with the given number of steps in all; plain ones have one socket that is always busy.
+func stage(seed uint64, steps int, plain bool) []scene {
 	const perScene = 8
 	rng := rand.New(rand.NewPCG(seed, 21))
 	var all []scene
 	for left := steps; left > 0; left -= perScene {
 		s := scene{sockets: 1 + rng.IntN(2), seed: rng.Uint64()}
+		if plain {
+			s.sockets = 1
+		}
 		draw := func() units.Power { return units.Power(s.sockets) * units.FromWatts(85+125*rng.Float64()) }
 		s.start = draw()
 		for range min(left, perScene) {
 			s.steps = append(s.steps, capStepTo{
 				cap: draw(), load: workload(rng.IntN(int(loads))), wait: time.Duration(rng.IntN(50)) * plantStep,
 			})
+			if plain {
+				s.steps[len(s.steps)-1].load = loadFull
+			}
 		}
 		all = append(all, s)
 	}
@@ -110,18 +121,6 @@ func newBed(s scene) (*bed, error) {
 	return b, nil
 }
 
-// wall is what the node draws at its socket; twin: what it would draw with no cap.
-func (b *bed) wall() float64 { return sumWall(b.plants) }
-func (b *bed) twin() float64 { return sumWall(b.twins) }
-
-func sumWall(plants []*plant.Plant) float64 {
-	sum := 0.0
-	for _, p := range plants {
-		sum += p.Wall().Watts()
-	}
-	return sum
-}
-
 // begin starts another load.
 func (b *bed) begin(l workload) {
 	b.load, b.level, b.other, b.until = l, 0.95+0.05*b.rng.Float64(), 0.75+0.15*b.rng.Float64(), b.now
@@ -151,26 +150,32 @@ func (b *bed) busy(socket int) float64 {
 	return b.level
 }
 
-// step lets one judged mean go by and answers it, and what no cap would have made of it.
-func (b *bed) step(turn func()) (wall, free float64) {
-	n := int(judged / plantStep)
-	for range n {
-		turn()
-		for i, p := range b.plants {
-			busy := b.busy(i)
-			p.Step(plantStep, busy)
-			b.twins[i].Step(plantStep, busy)
-		}
-		b.now += plantStep
-		wall += b.wall() / float64(n)
-		free += b.twin() / float64(n)
+// tick advances the plants by one step and returns wall power, and wall power without a cap.
+func (b *bed) tick(turn func()) (wall, free float64) {
+	turn()
+	for i, p := range b.plants {
+		busy := b.busy(i)
+		p.Step(plantStep, busy)
+		b.twins[i].Step(plantStep, busy)
+		wall, free = wall+p.Wall().Watts(), free+b.twins[i].Wall().Watts()
 	}
-	b.tell(wall)
+	b.now += plantStep
 	return wall, free
 }
 
-// tell is the BMC.
-func (b *bed) tell(wall float64) {
+// step advances by one judged mean and returns its point.
+func (b *bed) step(turn func()) (p point) {
+	n := int(judged / plantStep)
+	for range n {
+		wall, free := b.tick(turn)
+		p.wall, p.free = p.wall+wall/float64(n), p.free+free/float64(n)
+	}
+	b.updateBMC(p.wall)
+	return p
+}
+
+// updateBMC gives the BMC a mean of wall power, and makes a new reading every bmcEvery.
+func (b *bed) updateBMC(wall float64) {
 	b.recent[b.next] = wall
 	b.next = (b.next + 1) % bmcHeld
 	b.filled = min(b.filled+1, bmcHeld)
@@ -190,8 +195,8 @@ func (b *bed) tell(wall float64) {
 // point is one judged mean.
 type point struct{ wall, free float64 }
 
-// verdictOf is how one step of the cap went.
-type verdictOf struct {
+// verdict is how one step of the cap went.
+type verdict struct {
 	settle  float64 // s; +Inf: never
 	entered bool
 	over    float64 // highest mean above the cap once the band had been entered, ratio
@@ -210,8 +215,8 @@ const (
 
 // judge looks at the means from the moment of the step on. What the node should
 // draw is the cap, or what its load draws with no cap where that is less.
-func judge(points []point, granted float64) verdictOf {
-	v := verdictOf{settle: math.Inf(1)}
+func judge(points []point, granted float64) verdict {
+	v := verdict{settle: math.Inf(1)}
 	hold, stretch, above, sum, count := int(holdFor/judged), 0, 0, 0.0, 0
 	for i, p := range points {
 		off := (p.wall - min(granted, p.free)) / granted
