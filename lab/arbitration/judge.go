@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // At equal cost: a member gives up no more tasks than the baseline, but for qualitySlack, and takes no more joules, but
@@ -65,7 +65,7 @@ type Judged struct {
 	Member   string `json:"member"`
 	Figure   string `json:"figure"`
 	// Behind is by how much the member is worse, seed by seed; below 0: better.
-	Behind papers.Stat `json:"behind"`
+	Behind report.Stat `json:"behind"`
 	// Verdict is ahead or behind where the difference lies on one side of 0, beyond the slack of the figure, by bounds
 	// that hold for all figures of a load at once (see Answer.judge). Met: it is not behind.
 	Verdict Standing `json:"verdict"`
@@ -202,8 +202,8 @@ func (a *Answer) judge(baseline, member *Result, note string, baselines int) {
 		if f.relative {
 			slack *= meanOf(theirs)
 		}
-		j := Judged{Baseline: baseline.Name, Member: member.Name, Figure: f.name, Behind: papers.Of(each), Note: note}
-		j.Verdict = standing(papers.Within(each, 1-(1-papers.Confidence)/float64(baselines*len(all))), slack)
+		j := Judged{Baseline: baseline.Name, Member: member.Name, Figure: f.name, Behind: report.Of(each), Note: note}
+		j.Verdict = standing(report.Within(each, 1-(1-report.Confidence)/float64(baselines*len(all))), slack)
 		if j.Met = j.Verdict != Behind; !j.Met {
 			j.Note = fmt.Sprintf("%s; by %s", note, j.Behind)
 			v.Behind++
@@ -225,7 +225,7 @@ func (a *Answer) judge(baseline, member *Result, note string, baselines int) {
 }
 
 // standing is the verdict on a difference with such bounds.
-func standing(f papers.Stat, slack float64) Standing {
+func standing(f report.Stat, slack float64) Standing {
 	switch {
 	case f.Low > slack:
 		return Behind

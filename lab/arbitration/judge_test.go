@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"headroom/jobs/arbiter"
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 func result(name string, figures map[string]float64) Result {
-	out := Result{Name: name, Figures: map[string]papers.Stat{}, each: map[string][]float64{}}
+	out := Result{Name: name, Figures: map[string]report.Stat{}, each: map[string][]float64{}}
 	for figure, x := range figures {
-		out.Figures[figure], out.each[figure] = papers.Once(x), []float64{x, x, x}
+		out.Figures[figure], out.each[figure] = report.Once(x), []float64{x, x, x}
 	}
 	return out
 }
@@ -166,8 +166,8 @@ func TestMutantsAreBehind(t *testing.T) {
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	for confidence, want := range map[float64]float64{0.95: 4.303, 0.99: 9.925} {
-		if f := papers.Within([]float64{1, 2, 3}, confidence); f.Mean != 2 || math.Abs(f.High-f.Low-2*want/math.Sqrt(3)) > 1e-3 {
-			t.Errorf("%v: %+v", papers.Confidence, f)
+		if f := report.Within([]float64{1, 2, 3}, confidence); f.Mean != 2 || math.Abs(f.High-f.Low-2*want/math.Sqrt(3)) > 1e-3 {
+			t.Errorf("%v: %+v", report.Confidence, f)
 		}
 	}
 	base := Result{Name: "base", each: map[string][]float64{UrgentMean: {10, 12, 11, 10}}}
@@ -190,7 +190,7 @@ func TestHoldsGain(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := figure{name: UrgentMean, sign: 1}
-	gain := papers.Of(c.behind(results[0].each[UrgentMean], results[1].each[UrgentMean]))
+	gain := report.Of(c.behind(results[0].each[UrgentMean], results[1].each[UrgentMean]))
 	if l.Name != "narrow" || results[0].Figures["holds"].Mean < 1 || results[1].Figures["holds"].Mean != 0 || gain.High >= 0 {
 		t.Errorf("%s: %.1f holds, urgent jobs end %v s later", l.Name, results[0].Figures["holds"].Mean, gain)
 	}

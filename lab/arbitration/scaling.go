@@ -8,7 +8,7 @@ import (
 
 	"headroom/jobs/containers"
 	"headroom/jobs/scaling/runs"
-	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // Jobs whose tasks slow each other down, the more of them run: the true curve is the machines' own; who decides learns it
@@ -135,10 +135,10 @@ type ScalingPair struct {
 	Name string `json:"name"`
 	// With and Without are its figures; Change is the difference, seed by seed, and Arbiter that of the arbiter with curves
 	// to this one with curves.
-	With    map[string]papers.Stat `json:"with"`
-	Without map[string]papers.Stat `json:"without"`
-	Change  map[string]papers.Stat `json:"change"`
-	Arbiter map[string]papers.Stat `json:"arbiter"`
+	With    map[string]report.Stat `json:"with"`
+	Without map[string]report.Stat `json:"without"`
+	Change  map[string]report.Stat `json:"change"`
+	Arbiter map[string]report.Stat `json:"arbiter"`
 }
 
 // scalers are who is compared: the arbiter, and the baselines that run jobs side by side and give up no task.
@@ -179,10 +179,10 @@ func measureScaling(ctx context.Context, seeds seedRange) (*Scaling, error) {
 }
 
 // changes are the differences of two results, seed by seed, with their bounds.
-func changes(a, b *Result) map[string]papers.Stat {
-	out, less := map[string]papers.Stat{}, figure{sign: 1}
+func changes(a, b *Result) map[string]report.Stat {
+	out, less := map[string]report.Stat{}, figure{sign: 1}
 	for name, xs := range a.each {
-		out[name] = papers.Of(less.behind(xs, b.each[name]))
+		out[name] = report.Of(less.behind(xs, b.each[name]))
 	}
 	return out
 }

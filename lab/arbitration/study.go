@@ -7,6 +7,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/lab/papers"
+	"headroom/lab/report"
 )
 
 // tuningSeeds is on how many seeds timers and members are chosen: those from 1 on, or, where these are judged, those
@@ -17,7 +18,7 @@ const tuningSeeds = 40
 type Result struct {
 	Name    string                 `json:"name"`
 	Says    string                 `json:"says"`
-	Figures map[string]papers.Stat `json:"figures"`
+	Figures map[string]report.Stat `json:"figures"`
 
 	each map[string][]float64
 }
@@ -162,14 +163,14 @@ func runAll(ctx context.Context, l *Load, variants []variant, seeds seedRange) (
 	}
 	out := make([]Result, len(variants))
 	for i, v := range variants {
-		out[i] = Result{Name: v.name, Says: v.says, Figures: map[string]papers.Stat{}, each: map[string][]float64{}}
+		out[i] = Result{Name: v.name, Says: v.says, Figures: map[string]report.Stat{}, each: map[string][]float64{}}
 		for _, figures := range runs[i*seeds.count : (i+1)*seeds.count] {
 			for name, x := range figures {
 				out[i].each[name] = append(out[i].each[name], x)
 			}
 		}
 		for name, each := range out[i].each {
-			out[i].Figures[name] = papers.Of(each)
+			out[i].Figures[name] = report.Of(each)
 		}
 	}
 	return out, nil

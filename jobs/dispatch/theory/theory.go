@@ -121,7 +121,7 @@ func (c *Cluster) check() error {
 	case c.Fanout > c.Groups:
 		return &InputError{
 			"Fanout", fmt.Sprintf("is %d and must be at most the number of groups, %d", c.Fanout, c.Groups),
-			"a group that gets several tasks of one job is not an M/M/n queue; use more groups, or simulate with powerlab dispatch",
+			"a group that gets several tasks of one job is not an M/M/n queue; use more groups, or simulate with powerlab solve dispatch",
 		}
 	case !(c.Mean > 0) || math.IsInf(c.Mean, 1):
 		return &InputError{"Mean", fmt.Sprintf("is %v and must be above 0", c.Mean), "give the mean execution time of a task"}
