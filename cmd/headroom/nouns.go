@@ -43,6 +43,8 @@ func nouns() []noun {
 		{"hook", "scheduler", "Create tokens for the hooks inside Hadoop"},
 		{"worker", "scheduler", "Run tasks on this node"},
 		{"master", "scheduler", "Dispatch the tasks of one group to its workers"},
+		{"profile", "scheduler", "Measure a job's result when it runs only part of its map tasks"},
+		{"scale", "scheduler", "Determine how far jobs should scale out"},
 
 		{"freq", "powerd", "Show and limit processor frequencies of this node"},
 		{"limit", "powerd", "Show, set and restore limits of this node"},

@@ -11,19 +11,9 @@ import (
 	"headroom/scheduler/jhist"
 )
 
-// The history of a job.
-type (
-	History  = jhist.History
-	Counters = jhist.Counters
-	Attempt  = jhist.Attempt
-)
-
-// TaskCounter is the group of the counters that every task has.
-const TaskCounter = jhist.TaskCounter
-
 // history reads the history file of an application. The error is os.ErrNotExist when
 // there is none.
-func (c *Cluster) history(ctx context.Context, application string) (*History, error) {
+func (c *Cluster) history(ctx context.Context, application string) (*jhist.History, error) {
 	file := filepath.Join("history", "new", "*", strings.Replace(application, "application", "job", 1)+"-*.jhist")
 	if c.config.HDFS {
 		copied := filepath.Join("history", "new", application)

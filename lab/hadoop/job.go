@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"headroom/lab/cluster"
+
+	"headroom/scheduler/jhist"
 )
 
 // Job is a MapReduce program to run.
@@ -50,7 +52,7 @@ type Result struct {
 	Started, Finished time.Time
 	// History is what the application master wrote; nil where there is none, which is so
 	// when the job was killed before its master could.
-	History *History
+	History *jhist.History
 }
 
 // Succeeded reports whether the job succeeded.

@@ -21,6 +21,7 @@ import (
 	"headroom/lab/experiment/harness"
 	"headroom/lab/hadoop"
 	"headroom/progress"
+	"headroom/scheduler/jhist"
 	"headroom/units"
 )
 
@@ -366,7 +367,7 @@ func (c *cabRun) figures(results []hadoop.Result, committed []*headroomv1.Job) e
 
 // kept is how many map tasks a job has done over those that its floor needs; 0 where its counters and the
 // coordinators' log differ in what was dropped.
-func kept(h *hadoop.History, committed *headroomv1.Job, floor float64) float64 {
+func kept(h *jhist.History, committed *headroomv1.Job, floor float64) float64 {
 	tasks := map[string]bool{}
 	for _, a := range h.Of("MAP", "SUCCEEDED") {
 		tasks[a.ID[:strings.LastIndexByte(a.ID, '_')]] = true

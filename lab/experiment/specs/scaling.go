@@ -24,6 +24,7 @@ import (
 	"headroom/lab/experiment/harness"
 	"headroom/lab/hadoop"
 	"headroom/lab/spark"
+	"headroom/scheduler/jhist"
 )
 
 // How jobs scale out: each executor or container is alone on an emulated node that owns a quota of a CPU. The models are
@@ -313,7 +314,7 @@ func scaleYARN(ctx context.Context, r *experiment.Run) (f experiment.Figures, er
 }
 
 // workloads are the parts of a MapReduce job: its maps, from their last end on its reducer, and the rest.
-func workloads(h *hadoop.History, units int) (experiment.Figures, error) {
+func workloads(h *jhist.History, units int) (experiment.Figures, error) {
 	maps, reduces := h.Of("MAP", "SUCCEEDED"), h.Of("REDUCE", "SUCCEEDED")
 	if len(maps) == 0 || h.Submitted.IsZero() || h.Ended.IsZero() {
 		return nil, errors.New("scaling: the job's history is incomplete")

@@ -17,8 +17,8 @@ import (
 	"headroom/internal/leaks"
 	"headroom/internal/testkit"
 	"headroom/lab/experiment"
-	"headroom/lab/hadoop"
 	"headroom/lab/spark"
+	"headroom/scheduler/jhist"
 )
 
 func TestMain(m *testing.M) { os.Exit(leaks.Main(m, os.Stderr)) }
@@ -263,10 +263,10 @@ func TestJobsBySeed(t *testing.T) {
 func TestKept(t *testing.T) {
 	t.Parallel()
 	of := func(done, dropped, recorded int) float64 {
-		h := &hadoop.History{Counters: hadoop.Counters{"headroom.hadoop.EarlyStopCounter": {"DROPPED_TASKS": int64(dropped)}}}
+		h := &jhist.History{Counters: jhist.Counters{"headroom.hadoop.EarlyStopCounter": {"DROPPED_TASKS": int64(dropped)}}}
 		for i := range done {
 			for _, attempt := range []string{"0", "1"} { // a copy
-				h.Attempts = append(h.Attempts, hadoop.Attempt{ID: fmt.Sprintf("attempt_1_0001_m_%06d_%s", i, attempt), Kind: "MAP", Status: "SUCCEEDED"})
+				h.Attempts = append(h.Attempts, jhist.Attempt{ID: fmt.Sprintf("attempt_1_0001_m_%06d_%s", i, attempt), Kind: "MAP", Status: "SUCCEEDED"})
 			}
 		}
 		j := &headroomv1.Job{}

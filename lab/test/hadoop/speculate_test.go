@@ -22,6 +22,7 @@ import (
 
 	"headroom/internal/testkit"
 	"headroom/lab/hadoop"
+	"headroom/scheduler/jhist"
 )
 
 // toldTask is a map task as its application master tells of it.
@@ -130,7 +131,7 @@ func TestCopiesOvertake(t *testing.T) {
 }
 
 // judge holds what ran when against what was decided.
-func (s *scripted) judge(t *testing.T, h *hadoop.History) {
+func (s *scripted) judge(t *testing.T, h *jhist.History) {
 	t.Helper()
 	began := map[int]time.Time{}
 	for _, a := range h.Of("MAP", "SUCCEEDED") {
