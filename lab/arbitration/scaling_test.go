@@ -120,7 +120,6 @@ func TestScalingCommand(t *testing.T) {
 		"--scaling cannot be combined with --load": {"--scaling", "--load", "steady"},
 		"--seeds 1: must be from 2":                {"--scaling", "--seeds", "1"},
 		"--optimum and --scaling cannot":           {"--scaling", "--optimum"},
-		"cannot be combined with --scaling":        {"--scaling", "--engine", "local"},
 	} {
 		if text, err := execute(t, "", args...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v\n%s", args, err, text)
