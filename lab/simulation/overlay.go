@@ -54,15 +54,11 @@ var errSources = errors.New("sabotages need the source tree and a Go toolchain: 
 
 // sourceTree is the folder of the module that the working folder belongs to.
 func sourceTree(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Path}} {{.Dir}}").Output()
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "headroom").Output()
 	if err != nil {
 		return "", fmt.Errorf("%w (%w)", errSources, err)
 	}
-	path, dir, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
-	if path != "headroom" {
-		return "", errSources
-	}
-	return dir, nil
+	return strings.TrimSpace(string(out)), nil
 }
 
 // writeOverlay writes the changed files and overlay.json into dir, and gives the latter's path.

@@ -18,6 +18,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/testkit"
 	"headroom/jobs/quality"
+	"headroom/lab/experiment/specs"
 	"headroom/lab/papers"
 	"headroom/lab/report"
 	"headroom/units"
@@ -261,7 +262,7 @@ func TestCommand(t *testing.T) {
 	}
 	testkit.Check(t, json.Unmarshal([]byte(stdout), &printed))
 	var again bytes.Buffer
-	whole := report.Report{Paper: "cab", Seed: 2, Targets: same.targets()}
+	whole := report.Report{Paper: "cab", Seed: 2, Targets: append(same.targets(), specs.Left("cab-yarn")...)}
 	if err := whole.Print(&again, &cli.Output{Format: "json"}); err != nil || again.String() != stdout {
 		t.Errorf("%v; two runs print different reports", err)
 	}
