@@ -2,7 +2,7 @@
 // policy of package admission, and computes the paper's measures.
 //
 // The one idea: Simulate drives the same Controller as a scheduler, with the same calls. The
-// simulation knows the work of each job; the controller learns it only when the job has ended,
+// simulation has the work of each job; the controller learns it only when the job has ended,
 // except under the policy oracle.
 //
 // Guarantees: the same file gives the same bytes. Each job of the file has one entry in the answer,

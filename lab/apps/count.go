@@ -40,7 +40,7 @@ func (c counts) add(word []byte, n uint64) {
 
 // letters maps a byte to itself in lower case when it belongs to a word, and to
 // 0 when it separates words. Bytes of 0x80 and above are parts of UTF-8 letters
-// for all that word counting needs to know.
+// for the purpose of word counting.
 var letters = func() (table [256]byte) {
 	for b := range 256 {
 		switch {

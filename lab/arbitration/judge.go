@@ -84,7 +84,7 @@ type Verdict struct {
 	Behind  int    `json:"behind"`
 }
 
-// aheadLeast is in how many of the figures the arbiter is to be ahead of some baseline.
+// aheadLeast is in how many of the figures the arbiter must be ahead of some baseline.
 const aheadLeast = 3
 
 // choose picks the member of the family that stands against a baseline, by their results on the tuning seeds. For

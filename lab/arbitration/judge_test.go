@@ -148,7 +148,7 @@ func TestMutantsAreBehind(t *testing.T) {
 			}
 			found := x.behind == ""
 			for _, j := range a.Judged {
-				// Few seeds: the figure's own bounds tell, those of all figures at once would need more.
+				// Few seeds: the figure's own bounds decide, those of all figures at once would need more.
 				found = found || j.Figure == x.behind && j.Behind.Low > 0
 				if x.behind == "" && j.Verdict == Behind {
 					t.Errorf("%+v", j)
@@ -162,7 +162,7 @@ func TestMutantsAreBehind(t *testing.T) {
 }
 
 // Bounds of few runs are Student's, from tables: 4.303 for 2 degrees of freedom at 95 %, 9.925 at 99 %; they are wider
-// the more of them are to hold at once.
+// the more of them must hold at once.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	for confidence, want := range map[float64]float64{0.95: 4.303, 0.99: 9.925} {

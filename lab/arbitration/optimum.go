@@ -13,7 +13,7 @@ import (
 // divisible, and all machines run as one. What is searched is exhaustive but for two grids: how long each stretch
 // between arrivals begins with a sprint, and how much each job gives up.
 //
-// That is all there is to decide. A job need only be preempted when another comes. Inside a stretch, joules are best
+// Nothing else is decided. A job need only be preempted when another comes. Inside a stretch, joules are best
 // spent first, since all that runs there ends sooner. After the last arrival all joules are spent at once.
 const (
 	sprintGrid = 10 * time.Second

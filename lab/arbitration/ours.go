@@ -129,7 +129,7 @@ func (o *joint) offer(r *run, j *job) arbiter.Offer {
 // exactly is of how many tasks an oracle has learned: what others show does not count beside it.
 const exactly = 1 << 40
 
-// truth is what is left of a job, and how many times as fast it is in a sprint, as only the simulation knows it.
+// truth is what is left of a job, and how many times as fast it is in a sprint, which only the simulation has.
 func (r *run) truth(j *job) (progress.Rest, float64) {
 	work, tasks := 0.0, 0.0
 	for _, a := range j.running {

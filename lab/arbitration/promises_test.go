@@ -1,4 +1,4 @@
-// Claim: an arbiter that is told what admission has promised serves jobs with deadlines no worse than one that is not, by the
+// Claim: an arbiter that gets what admission has promised serves jobs with deadlines no worse than one that does not, by the
 // objective and by the deadlines of the jobs that were promised something.
 package arbitration
 
@@ -19,7 +19,7 @@ type door struct {
 	told       bool
 }
 
-// edit tells the arbiter of the promises.
+// edit gives the arbiter the promises.
 func (d *door) edit(look *arbiter.Look) {
 	free, live := d.containers, map[string]bool{}
 	for i := range look.Jobs {

@@ -45,7 +45,7 @@ type run struct {
 	decider decider
 
 	live  []*job // that have come and not ended
-	dirty bool   // the plan is to be made again
+	dirty bool   // the plan must be made again
 
 	pot, potMost   float64 // J
 	refill         float64 // W
@@ -53,11 +53,11 @@ type run struct {
 	spent, energy  float64 // J
 	sprints, holds int
 
-	// ended are the jobs that have ended since the last look, reports those that the decider hears of.
+	// ended are the jobs that have ended since the last look, reports those that the decider receives.
 	ended, reports []*job
 	// soon: a job has come or ended, or a sprint is over, so that a look ought to follow.
 	soon bool
-	// wake is when the decider wants to look before its turn; 0 for never.
+	// wake is when the decider must look before its turn; 0 for never.
 	wake time.Duration
 	// book is what runs teach about how jobs scale; nil where nothing is learned.
 	book *runs.Book

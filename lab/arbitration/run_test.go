@@ -14,7 +14,7 @@ import (
 	"headroom/units"
 )
 
-// watched checks a run whenever its decider is asked.
+// watched checks a run whenever its decider runs.
 type watched struct {
 	decider
 

@@ -12,7 +12,7 @@ import (
 )
 
 // Jobs whose tasks slow each other down, the more of them run: the true curve is the machines' own; who decides learns it
-// from the runs that have ended, as the scheduler does, or does not know of it.
+// from the runs that have ended, as the scheduler does, or not at all.
 
 // meter measures a run of a job: integrals over time of its containers, of their square, and of them times the part of
 // their power that machines may draw.

@@ -187,7 +187,7 @@ func (o *clusterOptions) check() error {
 func (o *clusterOptions) budget(each units.Power) units.Power { return units.Power(o.nodes) * each }
 
 // What each node may have on average while they exchange, and what a cut leaves it.
-// Their loads want 165 W on average, so all watts of both are granted.
+// Their loads demand 165 W on average, so all watts of both are granted.
 const (
 	tightBudget = 150 * units.Watt
 	cutBudget   = 110 * units.Watt
@@ -249,7 +249,7 @@ func (t *trial) measure(ctx context.Context) error {
 	return nil
 }
 
-// tighten sets the tight budget and waits until the nodes hold nearly all of it, and no more.
+// tighten sets the tight budget and waits until the nodes hold nearly all of it, and not more.
 func (t *trial) tighten(ctx context.Context) error {
 	full := t.budget(tightBudget)
 	if _, err := t.group.setBudget(ctx, full); err != nil {

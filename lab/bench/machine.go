@@ -16,7 +16,7 @@ import (
 type Machine struct {
 	// Cores that this process may use.
 	Cores int `json:"cores"`
-	// CPU is the processor's model name; nil when the kernel does not say.
+	// CPU is the processor's model name; nil when the kernel gives none.
 	CPU *string `json:"cpu"`
 	// LoadStart and LoadEnd are the 1-minute load averages around the run.
 	LoadStart *float64 `json:"load_start"`
@@ -96,7 +96,7 @@ func (c *calibration) run() {
 	for range calibrationRuns {
 		began := time.Now()
 		if grind(calibrationRounds) == 0 {
-			return // never: xorshift has no way to 0, but the compiler must not know
+			return // never: xorshift has no way to 0, but the compiler must not see that
 		}
 		c.took = append(c.took, time.Since(began))
 	}

@@ -22,7 +22,7 @@ const beat = time.Second
 // sentKept is how many heartbeats may wait for their answer; it is longer than a lease.
 const sentKept = 64
 
-// streamNode is to the coordinators what powerd is: it has powerd's own streams and drives powerd's
+// streamNode acts as powerd towards the coordinators: it has powerd's own streams and drives powerd's
 // own exchange (lease.Node). Its hardware takes a cap in no time and draws what its load demands,
 // up to the cap; its memory is no disk: the coordinators are measured, not the nodes.
 type streamNode struct {

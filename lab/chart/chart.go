@@ -3,7 +3,7 @@
 // labels, and the legend next to the plot, not on top of it.
 //
 // A series may have gaps: an unknown value is NaN, and nothing is drawn for it. Plots are SVG. The
-// package knows nothing about the data.
+// package does not depend on the data.
 package chart
 
 import (

@@ -66,7 +66,7 @@ func TestNiceSteps(t *testing.T) {
 	}
 }
 
-// wellFormed wants a picture that says all of want.
+// wellFormed requires a picture that contains all of want.
 func wellFormed(t *testing.T, svg []byte, want ...string) {
 	t.Helper()
 	var text strings.Builder

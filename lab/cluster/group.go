@@ -22,7 +22,7 @@ const Mark = "HEADROOM_GROUP"
 
 // guard ends what carries the mark ($1) once its standard input ends, which the kernel
 // sees to when the process that holds the other end is gone. Programs that clean up, such
-// as an emulated node, are asked first.
+// as an emulated node, get SIGTERM first.
 const guard = `trap '' INT TERM HUP
 read -r _
 for try in 1 2 3 4 5 6 7 8 9 10; do
@@ -130,7 +130,7 @@ func (g *Group) Start(name string, env []string, argv ...string) (*Program, erro
 // Done is closed when the program has ended.
 func (p *Program) Done() <-chan struct{} { return p.done }
 
-// State says how the program has ended; it waits for the end.
+// State returns how the program has ended; it waits for the end.
 func (p *Program) State() *os.ProcessState {
 	<-p.done
 	return p.cmd.ProcessState
@@ -145,7 +145,7 @@ func (p *Program) Kill() {
 	<-p.done
 }
 
-// Stop asks the program to end by SIGTERM and kills it when it has not after grace.
+// Stop sends the program SIGTERM and kills it when it has not ended after grace.
 func (p *Program) Stop(grace time.Duration) {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {

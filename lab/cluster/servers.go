@@ -18,10 +18,10 @@ import (
 type Member struct{ ID, RPC, Raft, Gossip string }
 
 // Servers are the coordinators of one group, without certificates: where each listens, and
-// what its configuration says. They are not started here.
+// its configuration. They are not started here.
 type Servers struct {
 	Members []Member
-	// Spare are further addresses that nobody listens on, different from theirs.
+	// Spare are further addresses without a listener, different from theirs.
 	Spare []string
 
 	dir string

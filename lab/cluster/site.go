@@ -20,7 +20,7 @@ import (
 // Domain is the power domain of a Site, above those of its racks. It has the site's budget.
 const Domain = "site/lab"
 
-// Config says what site is laid out.
+// Config describes a site.
 type Config struct {
 	// Dir is the site's folder, which is made.
 	Dir string
@@ -41,7 +41,7 @@ type Config struct {
 }
 
 // Site is a small cluster of Headroom. Its methods are for one goroutine, but for those
-// that only tell.
+// that only return state.
 type Site struct {
 	config    Config
 	group     *Group
@@ -93,7 +93,7 @@ func NewSite(config Config) (*Site, error) {
 	return s, nil
 }
 
-// FreePorts are n loopback addresses nobody listens on, for TCP and UDP both. They are
+// FreePorts returns n loopback addresses without a listener, for TCP and UDP both. They are
 // all held until the last is found, so that they differ.
 func FreePorts(n int) (addrs []string, err error) {
 	var lc net.ListenConfig
@@ -230,7 +230,7 @@ func (s *Site) start(name string, argv ...string) error {
 	return err
 }
 
-// Running is nil, or says which program has ended although nobody stopped it.
+// Running is nil, or names the program that has ended without being stopped.
 func (s *Site) Running() error {
 	for _, p := range s.programs {
 		if err := p.Ended(); err != nil {

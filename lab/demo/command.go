@@ -131,7 +131,7 @@ func (o *options) complete(changed func(flag string) bool) error {
 }
 
 // marker is the file by which a folder is known to be a demo's own, so that
-// nobody's other folder is ever replaced.
+// no other folder is ever replaced.
 const marker = "headroom-demo"
 
 // prepareOut makes the output folder afresh.

@@ -26,7 +26,7 @@ type engine interface {
 	about() string
 	// start starts the cluster's daemons on the nodes, which run.
 	start(ctx context.Context, l *lab) error
-	// scheduler is what scheduler.yaml says of it, and the classes.
+	// scheduler is its part of scheduler.yaml, and the classes.
 	scheduler() string
 	// submit hands in the next job of a class.
 	submit(ctx context.Context, l *lab, class string) error
@@ -35,7 +35,7 @@ type engine interface {
 	// cancel ends a job.
 	cancel(ctx context.Context, l *lab, id string) error
 	// dropped is how many tasks a job that has ended well has dropped, by its own counters;
-	// ok is false where they do not say.
+	// ok is false where they have none.
 	dropped(ctx context.Context, l *lab, id string) (tasks int, ok bool, err error)
 	// try are commands and pages to try while it runs.
 	try(l *lab) []string
@@ -109,7 +109,7 @@ type engineShow struct {
 	steps  []stepSeen
 	end    time.Duration // of the story: then the jobs that are left are cancelled
 	settle []float64     // seconds from the commit of a cut to a read-back, one a lowered node
-	// dropped is what the jobs' own counters say, by the id of the job.
+	// dropped holds the values of the jobs' own counters, by the id of the job.
 	dropped map[string]int
 	// moves are the decisions about each job.
 	moves map[string][]*headroomv1.JobMove
@@ -332,7 +332,7 @@ func (d *engineShow) keep(ctx context.Context) {
 	}
 }
 
-// endMost bounds the wait for jobs that were cancelled, askMost what is asked of those that
+// endMost bounds the wait for jobs that were cancelled, askMost the queries to those that
 // have ended; cancelEvery is how often what lives on is cancelled again.
 const (
 	endMost     = 45 * time.Second
@@ -341,7 +341,7 @@ const (
 )
 
 // settleJobs cancels the jobs that have not ended when the time is over, takes a last look
-// at all, and asks those that ended what they dropped and the coordinators why.
+// at all, and queries the drops of those that ended and the coordinators' reasons.
 func (d *engineShow) settleJobs(ctx context.Context) {
 	d.cancelLive(ctx)
 	ctx, cancel := context.WithTimeout(ctx, askMost)

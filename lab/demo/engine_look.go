@@ -40,7 +40,7 @@ func (k *lookBook) all() []look {
 	return k.looks
 }
 
-// add takes in a look, and says what the shares have become when they have moved.
+// add takes in a look, and returns the new shares when they have moved.
 func (k *lookBook) add(l look) (moved string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

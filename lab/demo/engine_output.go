@@ -60,10 +60,10 @@ type engineJob struct {
 	Queue string  `json:"queue"`
 	Floor float64 `json:"floor"`
 	// Dropped are the tasks given up as committed, DroppedByCounters as the job's own counters
-	// say; null where they do not.
+	// have them; null where they have none.
 	Dropped           int  `json:"dropped"`
 	DroppedByCounters *int `json:"dropped_by_counters"`
-	// Moves counts the decisions about it that the present leader knows, by kind.
+	// Moves counts the decisions about it that the present leader has, by kind.
 	Moves map[string]int `json:"moves"`
 }
 

@@ -94,7 +94,7 @@ func (s *sparkEngine) submit(ctx context.Context, l *lab, class string) error {
 }
 
 // queues implements engine: the cores that the jobs of each class have. A standalone Spark
-// bounds nobody.
+// has no bounds.
 func (s *sparkEngine) queues(ctx context.Context) ([]queueLook, error) {
 	cores, err := s.cluster.Cores(ctx)
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *sparkEngine) cancel(ctx context.Context, l *lab, id string) error {
 	return newClient(l.addresses(), l.scheduler).cancelJob(ctx, id)
 }
 
-// dropped implements engine: by what the application says that it has read.
+// dropped implements engine: by what the application reports that it has read.
 func (s *sparkEngine) dropped(_ context.Context, l *lab, id string) (tasks int, ok bool, err error) {
 	runs, err := filepath.Glob(l.path("scheduler", "*", id, "run-*", "stdout"))
 	if err != nil || len(runs) != 1 {

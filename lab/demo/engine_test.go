@@ -53,7 +53,7 @@ func TestStepsOfARun(t *testing.T) {
 	}
 }
 
-// The book counts containers by which shares moved, and tells of it; what was not answered is
+// The book counts containers by which shares moved, and reports it; what was not answered is
 // no move.
 func TestMovesOfShares(t *testing.T) {
 	t.Parallel()
@@ -75,7 +75,7 @@ func TestMovesOfShares(t *testing.T) {
 	}
 }
 
-// A sprint is told once per job, and none that was refused.
+// A sprint is reported once per job, and none that was refused.
 func TestSprintsAreToldOnce(t *testing.T) {
 	t.Parallel()
 	k := newLookBook()
@@ -220,8 +220,8 @@ func TestStoryOnARealCluster(t *testing.T) {
 	}
 }
 
-// Without the jars of the hooks the demo refuses before it makes anything, and says how to
-// get them; an engine that it does not know is a mistake of the command line.
+// Without the jars of the hooks the demo refuses before it makes anything, and explains how to
+// get them; an unknown engine is a mistake of the command line.
 func TestEngineRefusals(t *testing.T) {
 	t.Parallel()
 	bin := testkit.Programs(t)
@@ -250,7 +250,7 @@ func TestEngineRefusals(t *testing.T) {
 	}
 }
 
-// An engine has fewer nodes and more time, unless the command line says otherwise.
+// An engine has fewer nodes and more time, unless the command line sets others.
 func TestEngineDefaults(t *testing.T) {
 	t.Parallel()
 	bin := testkit.Programs(t)

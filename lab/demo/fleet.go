@@ -33,17 +33,17 @@ func (p *program) kill() {
 	p.Kill()
 }
 
-// stop asks the program to end, kills it when it does not, and waits for it.
+// stop sends the program SIGTERM, kills it when it does not end, and waits for it.
 func (p *program) stop() {
 	p.meant.Store(true)
 	p.Stop(stopGrace)
 }
 
-// fleet starts the programs and knows them. They end when the demo itself is killed,
-// but for those of a cluster that is to be kept.
+// fleet starts the programs and tracks them. They end when the demo itself is killed,
+// but for those of a cluster that must be kept.
 type fleet struct {
 	group *cluster.Group
-	ended chan error // a program that ended although nobody ended it
+	ended chan error // a program that ended by itself
 
 	// revived is called with a program that was started again after it ended unexpectedly; nil where its end ends the demo.
 	revived atomic.Pointer[func(name string)]
@@ -85,7 +85,7 @@ func (f *fleet) start(name string, argv ...string) (*program, error) {
 	return p, nil
 }
 
-// await tells when the program's end was not meant.
+// await reports an unintended end of the program.
 func (f *fleet) await(p *program) {
 	<-p.Done()
 	if p.meant.Load() || f.revive(p) {
@@ -121,7 +121,7 @@ func (f *fleet) revive(p *program) bool {
 	return true
 }
 
-// lastLine is the end of a log, for whoever has to find out what happened.
+// lastLine is the end of a log, for diagnosis.
 func lastLine(path string) string {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"headroom/units"
 )
 
-// errMoving says that a node's files changed while they were read.
+// errMoving means that a node's files changed while they were read.
 var errMoving = errors.New("demo: node's files changed while being read")
 
 // nodeFiles reads what one node holds and draws from the node's own files. It
@@ -26,7 +26,7 @@ type nodeFiles struct {
 	rated units.Power // what the node may draw with no limit at all
 }
 
-// heldFile is state/held.json: what powerd says that the node may hold. powerd
+// heldFile is state/held.json: powerd's record of what the node may hold. powerd
 // writes it before it raises a limit and after it has verified a lower one.
 type heldFile struct {
 	AtUs   int64       `json:"at_us"`
@@ -60,7 +60,7 @@ const (
 	plantStale = time.Second
 )
 
-// held is the cap that the node holds now, at the wall: what held.json says,
+// held is the cap that the node holds now, at the wall: the value in held.json,
 // and what the limits in the tree exceed that by. It is the same whether powerd
 // lives or not.
 func (n nodeFiles) held() (units.Power, heldFile, error) {
@@ -107,7 +107,7 @@ func (h heldFile) holds(zones []zone, rated units.Power) units.Power {
 	return held + excess
 }
 
-// excess is how far the zone's limits stand above those that held.json knows.
+// excess is how far the zone's limits stand above those in held.json.
 func (h heldFile) excess(z zone) units.Power {
 	var most units.Power
 	for _, l := range h.Limits {

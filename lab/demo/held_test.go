@@ -37,7 +37,7 @@ const heldJSON = `{"at_us":1,"node":"n01","state":"held","cap_w":144.5,"stamp":{
 "limits":[{"zone":"package-0","constraint":"long_term","written_uw":100000000},{"zone":"package-0","constraint":"short_term","written_uw":101000000}],
 "other_w":22,"supply_efficiency":0.5}`
 
-// A node holds its cap; and whatever its tree holds beyond what powerd says it
+// A node holds its cap; and whatever its tree holds beyond what powerd reports it
 // wrote, at the wall. A limit below that is no credit.
 func TestHeldCountsWhatTheTreeHolds(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,7 @@ const (
 	classLow  = "low"
 )
 
-// taskWall is how long one task is to take on an uncapped node whose slots are
+// taskWall is how long one task should take on an uncapped node whose slots are
 // all busy: short enough that a job of high priority does not wait long for a slot.
 const taskWall = 1200 * time.Millisecond
 
@@ -139,7 +139,7 @@ type feeder struct {
 	tracker *tracker
 	client  *client
 	work    *workload
-	// rush takes a class of which a job is wanted now, whether it ends in time or not.
+	// rush takes a class of which a job is needed now, whether it ends in time or not.
 	rush chan string
 
 	lastHigh time.Time
@@ -178,17 +178,17 @@ func (f *feeder) run(ctx context.Context) (err error) {
 	return err
 }
 
-// hurry asks for a job of the class now when that is needed. It never waits.
+// hurry requests a job of the class now when that is needed. It never waits.
 func (f *feeder) hurry(needed bool, class string) {
 	if needed {
 		select {
 		case f.rush <- class:
-		default: // it is being asked for already
+		default: // it is requested already
 		}
 	}
 }
 
-// want are the classes of which a job is to be submitted now.
+// want are the classes of which a job must be submitted now.
 func (f *feeder) want(jobs []*headroomv1.Job, now time.Time, rush string) []string {
 	high, low := loadOf(jobs, classHigh), loadOf(jobs, classLow)
 	var classes []string

@@ -19,7 +19,7 @@ const (
 	settleExact    = 2 * time.Second
 	settleMeasured = settleExact + meanSpan
 	// meanSpan is what measured is a mean over: for so long after a cut it speaks of
-	// the time before it too, and that it fits does not yet say that it has settled.
+	// the time before it too, and that it fits does not yet mean that it has settled.
 	meanSpan = time.Second
 )
 

@@ -27,7 +27,7 @@ func runningJob(class string, tasks, done, running uint32) *headroomv1.Job {
 }
 
 // A node's energy goes to the jobs by the number of their tasks there, and to
-// nobody while it runs none.
+// none while it runs none.
 func TestEnergyIsShared(t *testing.T) {
 	t.Parallel()
 	b := newBoard(w)
@@ -117,7 +117,7 @@ func aFleet(t *testing.T, dir string, detach bool) *fleet {
 	return testkit.Need(newFleet(dir, detach))(t)
 }
 
-// The fleet ends what it started with all that is below it, and tells of a
+// The fleet ends what it started with all that is below it, and reports a
 // program that ended by itself.
 func TestFleet(t *testing.T) {
 	t.Parallel()

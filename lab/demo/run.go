@@ -123,7 +123,7 @@ func (d *show) begin() {
 	d.tracker.begin(d.story.run)
 }
 
-// ended waits for a program that ends although nobody ended it.
+// ended waits for a program that ends by itself.
 func (d *show) ended(ctx context.Context) error {
 	select {
 	case err := <-d.lab.fleet.ended:
@@ -142,7 +142,7 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
-// isOurs tells a failure of the demo's own parts from a signal's.
+// isOurs reports whether a failure is one of the demo's own parts, not a signal's.
 func isOurs(err error) bool {
 	typed, ok := errors.AsType[*cli.Error](err)
 	return errors.Is(err, errEnded) || errors.Is(err, errBroken) || ok && typed != nil || strings.HasPrefix(err.Error(), "demo: ")

@@ -41,7 +41,7 @@ func library(t *testing.T, mb int) []string {
 	return []string{prose, filepath.Join(prose, "missing"), sources}
 }
 
-// The corpus is as many whole parts as asked for, cut at line ends, text only;
+// The corpus is as many whole parts as requested, cut at line ends, text only;
 // when real text runs out it repeats.
 func TestCorpusIsTextInParts(t *testing.T) {
 	t.Parallel()

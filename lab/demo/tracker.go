@@ -11,7 +11,7 @@ import (
 	"headroom/units"
 )
 
-// What an event says; these words are part of summary.json's contract.
+// The texts of events; they are part of summary.json's contract.
 const (
 	eventCut        = "budget cut"
 	eventKilled     = "leader killed"

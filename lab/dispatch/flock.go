@@ -51,7 +51,7 @@ type group struct {
 	usable int
 	slots  []slot
 	free   []int32
-	// reported is what the master said last, at a time.
+	// reported is the master's last report and its time.
 	reported report
 }
 
@@ -189,14 +189,14 @@ func (f *flock) end(g int, i int32) {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// report is what a master says at a time.
+// report is a master's report at a time.
 func (x *group) report(at float64) report {
 	s := x.master.State()
 	ahead := s.RunningHigh + s.RunningLow + s.WaitingHigh
 	return report{at: at, usable: s.Usable, aheadLow: ahead + s.WaitingLow, aheadHigh: ahead}
 }
 
-// hear tells a distributor of a group. A master answers so to each batch and with each result, and reports to all every reportEvery.
+// hear updates a distributor's view of a group. A master answers so to each batch and with each result, and reports to all every reportEvery.
 func (f *flock) hear(d *distributor, g int, r report) {
 	if f.setup.Policy.spread() == pigeon.Even {
 		return
@@ -221,7 +221,7 @@ func (f *flock) learn(d *distributor) {
 	}
 }
 
-// reportAll notes what the masters said at the last report up to now. It is called before anything changes at that time, so that their states
+// reportAll notes the masters' states at the last report up to now. It is called before anything changes at that time, so that their states
 // are still those of the report, and no event is needed for each.
 func (f *flock) reportAll() {
 	if f.now() < f.next || f.setup.Policy.spread() == pigeon.Even {

@@ -25,7 +25,7 @@ func TestCommandScalesLoad(t *testing.T) {
 	}
 }
 
-// Whatever the file says, reading it ends in a Setup that Run takes, or in an error.
+// Whatever the file contains, reading it ends in a Setup that Run takes, or in an error.
 func FuzzInput(f *testing.F) {
 	f.Add(`{"policy":"pigeon","workers":4,"groups":2,"reserved":1,"w":3,"cutoff_s":5,"hop_s":0,"distributors":1,"seed":1,"trace":"t"}`)
 	f.Add(`{"policy":"eagle","workers":40,"groups":4,"reserved":1,"cutoff_s":1e9,"srpt":true,"trace":"t","load":0.5}`)

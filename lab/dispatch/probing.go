@@ -7,7 +7,7 @@ import (
 	"headroom/jobs/dispatch/sparrow"
 )
 
-// probing is Sparrow, or Eagle: schedulers that hold tasks until workers ask for them.
+// probing is Sparrow, or Eagle: schedulers that hold tasks until workers request them.
 type probing struct {
 	*world
 	schedulers []*sparrow.Jobs[float64]
@@ -17,7 +17,7 @@ type probing struct {
 	central    *eagle.Central
 }
 
-// bid is the content of a probe: the distributor to ask, and the job.
+// bid is the content of a probe: the distributor to query, and the job.
 type bid struct {
 	// job is another one by now if this one has ended; then the scheduler has no task for id.
 	job         *job
@@ -98,7 +98,7 @@ func (p *probing) probed(b bid, workers []int, round int, view *eagle.View) {
 	}
 }
 
-// ask lets an idle worker ask for a task. It has the answer two hops later; as all hops are alike, the scheduler can decide now.
+// ask lets an idle worker request a task. It has the answer two hops later; as all hops are alike, the scheduler can decide now.
 func (p *probing) ask(worker int) {
 	n := &p.nodes[worker]
 	b, ok := n.next()

@@ -59,7 +59,7 @@ func (p Policy) learns() bool { return p == Ours || p == OursWeighted }
 const (
 	// workersMost is ten times the largest published cluster.
 	workersMost = 1_000_000
-	// distributorsMost bounds the memory: each knows all groups.
+	// distributorsMost bounds the memory: each tracks all groups.
 	distributorsMost = 1000
 	// hopMost is far more than any network takes; longer hops would dwarf the tasks.
 	hopMost = 10

@@ -65,7 +65,7 @@ Machine shapes:
 	return cmd
 }
 
-// looks are the flags that say what machine the node is.
+// looks are the flags that select the node's machine.
 type looks struct {
 	name    string
 	sockets int

@@ -27,7 +27,7 @@ func (m *machine) writeConfig() error {
 	return errors.Join(err, file.Close())
 }
 
-// config is powerd's configuration for this node. What it says of power is on
+// config is powerd's configuration for this node. Its power figures are on
 // the safe side of what the plant draws: rated and floor rounded up, the supply as
 // lossy as it is at the floor.
 func (m *machine) config() string {

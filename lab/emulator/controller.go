@@ -37,7 +37,7 @@ func startController(dir string, node *Node) (*controller, error) {
 		config.Listen = strings.TrimSpace(string(before))
 	}
 	if b.BMC, err = bmc.Start(config); err != nil && config.Listen != "127.0.0.1:0" {
-		config.Listen = "127.0.0.1:0" // somebody else has the old port
+		config.Listen = "127.0.0.1:0" // another process has the old port
 		b.BMC, err = bmc.Start(config)
 	}
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 // standard files attached, an execRequest, then an execSignal for every signal to
 // pass on; the node answers once, with an execResult.
 
-// execRequest asks the node to start a program, or to inject a fault.
+// execRequest requests that the node start a program, or inject a fault.
 type execRequest struct {
 	Fault []string `json:"fault,omitempty"` // a fault and its arguments; then nothing is started
 	Argv  []string `json:"argv"`            // Argv[0] is a path
@@ -172,7 +172,7 @@ func (s *execServer) runProgram(conn *net.UnixConn, files []*os.File) (execResul
 	return resultOf(cmd.ProcessState), nil
 }
 
-// runFault injects a fault, and says it once.
+// runFault injects a fault, and logs it once.
 func (s *execServer) runFault(fault []string) execResult {
 	if err := s.inject(fault); err != nil {
 		if told, ok := errors.AsType[*cli.Error](err); ok {

@@ -29,7 +29,7 @@ const (
 // agentSlack is the timer slack that powerd's unit gives it.
 const agentSlack = time.Millisecond
 
-// family knows the node's processes: the children that were started here, and
+// family tracks the node's processes: the children that were started here, and
 // the orphans that came to us as the node's init. All starts go through one
 // thread, so that the kernel ends the children if this process is killed.
 type family struct {
@@ -102,7 +102,7 @@ func (f *family) wait(cmd *exec.Cmd) error {
 }
 
 // scan reaps orphans that ended and returns the processes whose whole families
-// are to be slowed.
+// must be slowed.
 func (f *family) scan() []int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -26,7 +26,7 @@ func needFUSE(t *testing.T) {
 	}
 }
 
-// fault injects a fault and returns the exit code and what was said.
+// fault injects a fault and returns the exit code and the output.
 func (m *machine) fault(t *testing.T, words ...string) (int, string) {
 	t.Helper()
 	cmd := powerlab(t, append([]string{"node", "fault", m.name, "--dir", m.dir, "--"}, words...)...)
@@ -162,7 +162,7 @@ func TestFaultsOfPlainFiles(t *testing.T) {
 	testkit.Eventually(t, patience, "heat is gone", func() bool { return m.view(t).TempC < 95 })
 }
 
-// A node with a BMC tells powerd where it is, and takes the BMC's faults.
+// A node with a BMC gives powerd its address, and takes the BMC's faults.
 func TestBMCOfANode(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -40,13 +40,13 @@ type machine struct {
 	node     *Node
 	throttle throttle.Throttle
 	family   *family
-	powerd   *service // nil where it is not wanted
+	powerd   *service // nil where it is not run
 	worker   *service
 	exec     *execServer
 	bmc      *controller // nil where there is none
 }
 
-// options say which node is run and with what; the flags of `powerlab node`.
+// options select the node to run and with what; the flags of `powerlab node`.
 type options struct {
 	// Name is the node's name: letters, digits, dots and dashes.
 	Name string
@@ -128,8 +128,8 @@ func (m *machine) build(base string) (err error) {
 	return errors.Join(m.node.observe(), m.writeConfig())
 }
 
-// makeNode makes the node with its tree mounted where that is wanted and possible;
-// a mount that was asked for by name is made or refused.
+// makeNode makes the node with its tree mounted where that is configured and possible;
+// a mount that was requested by name is made or refused.
 func (m *machine) makeNode() (*Node, error) {
 	opts := NodeOptions{Shape: m.opts.Shape, Mount: m.opts.Tree != "files"}
 	node, err := NewNodeWith(m.dir, opts)
@@ -177,7 +177,7 @@ func (m *machine) claim() error {
 }
 
 // chooseThrottle takes the cgroup where the host permits, else signals; a
-// choice that was asked for by name is taken or refused.
+// choice that was requested by name is taken or refused.
 func (m *machine) chooseThrottle(base string) (throttle.Throttle, error) {
 	// The signal throttle also ends what a killed run of either kind left behind.
 	signals, err := throttle.NewSignals(filepath.Join(m.dir, "run", "held.json"))

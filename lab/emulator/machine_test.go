@@ -45,7 +45,7 @@ func powerlab(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start boots node name in dir and waits until it says that it is ready.
+// start boots node name in dir and waits until it reports that it is ready.
 func start(t *testing.T, dir, name string, args ...string) *machine {
 	t.Helper()
 	m := &machine{dir: dir, name: name, out: &bytes.Buffer{}, ended: make(chan error, 1)}
@@ -250,7 +250,7 @@ func TestServicesAreKept(t *testing.T) {
 	}
 }
 
-// powerd gets from the emulated node what its unit gives it, and nobody else does:
+// powerd gets from the emulated node what its unit gives it, and no other process does:
 // so it costs here what it costs there.
 func TestPowerdIsStartedAsByItsUnit(t *testing.T) {
 	t.Parallel()

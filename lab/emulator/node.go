@@ -78,7 +78,7 @@ type Node struct {
 	file      *swap // run/plant.json
 }
 
-// NodeOptions say what NewNodeWith makes.
+// NodeOptions configure NewNodeWith.
 type NodeOptions struct {
 	// Shape describes the machine's parts and its appearance to the kernel.
 	Shape kernel.Shape
@@ -113,7 +113,7 @@ func NewNode(dir string, spec Spec) (*Node, error) {
 // and kept; the boot id is new at each call, and limits are at their factory
 // values. A mount that an earlier, killed owner left at dir/root is taken down
 // first. It fails with plant.ErrSpec, with treefs.ErrNoFUSE where a mount was
-// wanted and is not possible, or when files cannot be made.
+// required and is not possible, or when files cannot be made.
 func NewNodeWith(dir string, opts NodeOptions) (*Node, error) {
 	p, err := plant.New(opts.Shape.Spec)
 	if err != nil {

@@ -186,7 +186,7 @@ func TestEmptyFileIsAWriterAtWork(t *testing.T) {
 	}
 }
 
-// The powersave governor asks for the lowest frequency, the others for the ceiling.
+// The powersave governor requests the lowest frequency, the others the ceiling.
 func TestGovernors(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

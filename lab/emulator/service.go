@@ -35,7 +35,7 @@ type service struct {
 // stopGrace is how long a program may take to stop before it is killed.
 const stopGrace = 5 * time.Second
 
-// startServices starts powerd and the worker, as far as they are wanted.
+// startServices starts powerd and the worker, as far as they are configured.
 func (m *machine) startServices() {
 	if !m.opts.NoPowerd {
 		m.powerd = m.service("powerd", roleAgent, agentEnv(),
@@ -125,7 +125,7 @@ func (s *service) String() string {
 	return "could not be started, tried again every " + s.delay.String() + ", " + logged
 }
 
-// waitOrEnd waits for cmd; when ctx is done it asks it to stop, and kills it
+// waitOrEnd waits for cmd; when ctx is done it sends it SIGTERM, and kills it
 // after stopGrace.
 func (f *family) waitOrEnd(ctx context.Context, cmd *exec.Cmd) error {
 	ended := make(chan error, 1)

@@ -42,7 +42,7 @@ func newSwap(path string, content []byte) (*swap, error) {
 		name string
 		file **os.File
 	}{{path, &s.shown}, {path + ".next", &s.hidden}} {
-		_ = os.Remove(part.name) // perhaps still read by somebody who has the old one open
+		_ = os.Remove(part.name) // perhaps still read by a process that has the old one open
 		if *part.file, err = os.OpenFile(part.name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644); err != nil {
 			return nil, errors.Join(fmt.Errorf("emulator: make %s: %w", path, err), s.close())
 		}

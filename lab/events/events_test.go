@@ -1,5 +1,5 @@
 // Claims: events come in the order of their times, then of rank, then as they were scheduled, whatever was moved or removed
-// between, in seconds and in durations; work ends when its rates say; the first copy of a task ends it and frees the slots
+// between, in seconds and in durations; work ends when its rates imply; the first copy of a task ends it and frees the slots
 // of the others; a slot's speed stretches what is left; no slot time is lost or counted twice; nothing is allocated once the
 // machine has its size.
 package events

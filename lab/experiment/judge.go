@@ -83,7 +83,7 @@ func (c *Claim) judge(values []float64, least, claims int) Judged {
 	default:
 		j.Verdict = Short
 	}
-	if j.Verdict == Few && j.Pairs+j.More > pairsMost { // the truth lies too near the edge to be told from it
+	if j.Verdict == Few && j.Pairs+j.More > pairsMost { // the truth lies too near the edge to be distinguished from it
 		j.Verdict, j.More = Short, 0
 		if c.Order.holds(s) {
 			j.Verdict = Order

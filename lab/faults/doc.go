@@ -2,7 +2,7 @@
 // bounded time, and checks the guarantees from outside.
 //
 // The one idea: it shares no code with the programs that it checks, and imports no package
-// of this project. It knows only the operators' command line, the power of the emulated
+// of this project. It uses only the operators' command line, the power of the emulated
 // machines (run/plant.json of each node), and the guarantees: power stays within the budget,
 // a lease ends by itself, and an acknowledged change is kept and applied exactly once. So it
 // also finds a rule that the ledger and its tests both misunderstand.

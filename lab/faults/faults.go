@@ -263,7 +263,7 @@ func stopPowerd(_ context.Context, t *injector, target string, _ int) (func() er
 	}, nil
 }
 
-// cutPastStopped cuts the budget while a powerd is stopped that cannot hear of it: the
+// cutPastStopped cuts the budget while a powerd is stopped that cannot receive it: the
 // others must pay for what that node goes on drawing.
 func cutPastStopped(ctx context.Context, t *injector, target string, number int) (func() error, error) {
 	t.quiet.Lock()

@@ -25,7 +25,7 @@ type read struct {
 	call, ret time.Time
 }
 
-// history is what operators asked and were told.
+// history holds the operators' requests and the answers.
 type history struct {
 	mu      sync.Mutex
 	first   float64
@@ -142,8 +142,8 @@ type record struct {
 }
 
 // audited checks that each acknowledged change stands in the audit log and in the
-// history of budgets exactly once, as it was asked for and under its revision, and
-// that both name no change that nobody asked for.
+// history of budgets exactly once, as it was requested and under its revision, and
+// that both name no unrequested change.
 func (h *history) audited(events []event, records []record) (checked int, wrong []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

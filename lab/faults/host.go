@@ -138,7 +138,7 @@ func launch(dir, name, host string, argv ...string) (*program, error) {
 // signal sends a signal; one to a program that has ended has no effect.
 func (p *program) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// end asks the program to end, and kills it when it has not after grace.
+// end sends the program SIGTERM, and kills it when it has not ended after grace.
 func (p *program) end(grace time.Duration) {
 	p.signal(syscall.SIGTERM)
 	p.signal(syscall.SIGCONT)

@@ -114,7 +114,7 @@ func (j *judge) sample() {
 // look judges one sample. A node without a fresh view is not judged, and then neither
 // is the sum.
 func (j *judge) look(now time.Time, draws map[string]float64) {
-	// A cut binds a node that cannot hear of it once its lease has ended.
+	// A cut binds a node that cannot receive it once its lease has ended.
 	budget := j.history.most(now.Add(-leaseEnds - settles))
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Options say what to run.
+// Options configure a run.
 type Options struct {
 	For  time.Duration // how long faults come
 	Seed uint64
@@ -152,7 +152,7 @@ func (t *injector) change(ctx context.Context, id string, watts float64) {
 	}
 }
 
-// reads is an operator who asks for the budget.
+// reads is an operator who reads the budget.
 func (t *injector) reads(span context.Context, h *history) {
 	for pause(span, 400*time.Millisecond) {
 		call := time.Now()

@@ -23,7 +23,7 @@ type addresses struct {
 }
 
 // The ports, counted from the first. DataNodes have three each from portDataNode on: the
-// NameNode tells them apart by port, because all connections come from 127.0.0.1.
+// NameNode distinguishes them by port, because all connections come from 127.0.0.1.
 const (
 	portScheduler = iota
 	portTracker
@@ -47,7 +47,7 @@ const (
 	serverLast          = 254
 )
 
-// claimAddresses finds a range that nobody uses and holds one port of it, so that no
+// claimAddresses finds an unused range and holds one port of it, so that no
 // other cluster takes the range.
 func claimAddresses() (*addresses, error) {
 	var last error
@@ -81,7 +81,7 @@ func (a *addresses) listen(port int) (net.Listener, error) {
 	return (&net.ListenConfig{}).Listen(context.Background(), "tcp4", a.server(port))
 }
 
-// probe fails when somebody listens on one of the ports, on this or on every address.
+// probe fails when a process listens on one of the ports, on this or on every address.
 func (a *addresses) probe() error {
 	for port := range portDataNode + 3*nodesMost {
 		if port == portClaim {

@@ -27,7 +27,7 @@ func (j Jars) archive(java string) (string, error) {
 	return filepath.Join(j.dir, fmt.Sprintf("classes-%x-%x.jsa", info.Size(), info.ModTime().UnixNano())), nil
 }
 
-// archiveOption is what a cluster's JVMs are told: to list their classes in the folder
+// archiveOption is the option of a cluster's JVMs: to list their classes in the folder
 // lists, or to take them from the archive if there is one.
 func (j Jars) archiveOption(java, lists string) (string, error) {
 	if lists != "" {

@@ -195,7 +195,7 @@ func (c *Cluster) node(name string) (Node, error) {
 	return c.config.Nodes[i], nil
 }
 
-// running is nil, or says which daemon has ended although nobody killed it.
+// running is nil, or names the daemon that has ended without being killed.
 func (c *Cluster) running() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 )
 
 // FairScheduler and CapacityScheduler are the scheduler classes that Hadoop has. The fair one can lose the container
-// of an application's master when a node reports within the application's first ask, which a slow machine makes
+// of an application's master when a node reports within the application's first request, which a slow machine makes
 // likely: the application then waits forever. LiveFairScheduler, of headroom-hadoop.jar, cannot. LiveCapacityScheduler, of the same
 // jar, admits applications with deadlines.
 const (
@@ -33,7 +33,7 @@ type Config struct {
 	// HDFS starts a NameNode and a DataNode per node, and makes it the default file
 	// system. Without it that is the machine's own.
 	HDFS bool
-	// Queues are what the schedulers know; Queues3 when there are none.
+	// Queues are the schedulers' queues; Queues3 when there are none.
 	Queues []Queue
 	// Scheduler is the ResourceManager's scheduler class; FairScheduler when it is empty.
 	Scheduler string
@@ -58,7 +58,7 @@ type Node struct {
 	Wrap func(argv []string) []string
 }
 
-// Nodes are n nodes, node1 and up, that are nobody's but the machine's own.
+// Nodes returns n nodes, node1 and up, without a Wrap.
 func Nodes(n int) []Node {
 	nodes := make([]Node, n)
 	for i := range nodes {
@@ -70,7 +70,7 @@ func Nodes(n int) []Node {
 // heartbeat is how often nodes report and the scheduler looks.
 const heartbeat = 200 * time.Millisecond
 
-// What a Config that does not say gets.
+// The defaults of a Config.
 const (
 	memoryMB = 4096
 	vcores   = 4
@@ -84,7 +84,7 @@ var (
 	pathName = regexp.MustCompile(`^[^\s:;,<>&"']+$`)
 )
 
-// complete checks the configuration and fills in what it does not say.
+// complete checks the configuration and fills in the defaults.
 func (c *Config) complete() (err error) {
 	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
 		return fmt.Errorf("hadoop: folder of the cluster: %w", err)

@@ -18,7 +18,7 @@ import (
 //
 // How often a word occurs follows Zipf's law. A part of the words is of the file's topic,
 // and topics drift from file to file: neighbours are alike, files far apart are not. So
-// what a job says that has read only some of the files differs from the truth, the more
+// the result of a job that has read only some of the files differs from the truth, the more
 // the fewer it has read.
 type Text struct {
 	// Files is how many there are, Bytes how long each is on the average.
@@ -42,8 +42,8 @@ type Text struct {
 // Ratings is a set of files of film ratings in the form that PUMA's HistogramMovies and
 // HistogramRatings read: a line per film, "movieId:user_rating,user_rating,...".
 //
-// A few films have most of the ratings, and films in later files are rated better: what
-// a job says that has read only some of the files differs from the truth.
+// A few films have most of the ratings, and films in later files are rated better: so
+// the result of a job that has read only some of the files differs from the truth.
 type Ratings struct {
 	// Files is how many there are, Bytes how long each is on the average.
 	Files int
@@ -123,7 +123,7 @@ func (s Ratings) Write(dir string) (int64, error) {
 
 // How films are rated.
 const (
-	filmsPerFile = 1 << 24 // more than a file has: numbers say where a film stands
+	filmsPerFile = 1 << 24 // more than a file has: numbers show where a film stands
 	ratingMean   = 3.2
 	filmSpread   = 0.6 // between films, in stars
 	ratingSpread = 1.0 // of one film's ratings

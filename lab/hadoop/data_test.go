@@ -1,5 +1,5 @@
-// Claims: the same seed makes the same bytes, another seed others; lengths are as asked
-// for; a few words and films make up most; files far apart differ more than neighbours.
+// Claims: the same seed makes the same bytes, another seed others; lengths are those
+// requested; a few words and films make up most; files far apart differ more than neighbours.
 package hadoop
 
 import (

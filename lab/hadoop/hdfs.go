@@ -40,7 +40,7 @@ func (c *Cluster) startHDFS(ctx context.Context) error {
 	})
 }
 
-// liveDataNodes is how many DataNodes the NameNode hears.
+// liveDataNodes returns how many live DataNodes the NameNode reports.
 func (c *Cluster) liveDataNodes(ctx context.Context) (int, error) {
 	var answer struct {
 		Beans []struct {

@@ -140,7 +140,7 @@ func maven(ctx context.Context, mvn, version, dir, jars string, most time.Durati
 	return nil
 }
 
-// firstError is the line in which Maven says what is wrong.
+// firstError is the line in which Maven reports the error.
 func firstError(out string) string {
 	for line := range strings.Lines(out) {
 		if strings.Contains(line, "ERROR") {

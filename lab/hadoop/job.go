@@ -23,7 +23,7 @@ import (
 type Job struct {
 	// Jar holds the program; empty for Hadoop's examples.
 	Jar string
-	// Program is the name by which the jar's own driver knows it, such as wordcount; for
+	// Program is the name by which the jar's own driver finds it, such as wordcount; for
 	// a jar without a driver it is a main class.
 	Program string
 	// Main is a main class to run instead of the driver that the jar has.
@@ -156,7 +156,7 @@ func (c *Cluster) Run(ctx context.Context, job Job) (Result, error) {
 const clientMost = 20 * time.Second
 
 // Wait waits for the job's end, through restarts of the ResourceManager. When ctx ends
-// first, the result is what YARN said last.
+// first, the result is YARN's last report.
 func (j *RunningJob) Wait(ctx context.Context) (Result, error) {
 	var app application
 	c := j.cluster
@@ -189,7 +189,7 @@ func (j *RunningJob) Diagnostics(ctx context.Context) (string, error) {
 // Kill has YARN end the job; Wait waits for that.
 func (j *RunningJob) Kill(ctx context.Context) error { return j.cluster.KillApplication(ctx, j.ID) }
 
-// KillApplication ends the application with this id, whoever submitted it.
+// KillApplication ends the application with this id, of any user.
 func (c *Cluster) KillApplication(ctx context.Context, id string) error {
 	return request(ctx, http.MethodPut, c.RM()+"/ws/v1/cluster/apps/"+id+"/state", `{"state":"KILLED"}`, nil)
 }
@@ -231,7 +231,7 @@ type Progress struct {
 	ReducesDone int `json:"reducesCompleted"`
 }
 
-// Progress asks the job's application master. It fails before the master answers and
+// Progress queries the job's application master. It fails before the master answers and
 // after the job's end.
 func (j *RunningJob) Progress(ctx context.Context) (Progress, error) {
 	var answer struct {

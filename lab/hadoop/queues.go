@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Queue is one queue: of the fair scheduler with all that it says; the capacity scheduler
+// Queue is one queue: of the fair scheduler with all settings; the capacity scheduler
 // takes its name, and guarantees all queues the same part.
 type Queue struct {
 	// Name is the queue's name below root, such as q1.
@@ -30,7 +30,7 @@ type Queue struct {
 // Queues3 are root.q1 to root.q3, of equal weight and without bounds.
 func Queues3() []Queue { return []Queue{{Name: "q1"}, {Name: "q2"}, {Name: "q3"}} }
 
-// unbounded stands for no bound in an allocation file, which wants both resources said.
+// unbounded stands for no bound in an allocation file, which requires both resources.
 const unbounded = 1 << 30
 
 // allocations is the fair scheduler's allocation file. A queue that it does not name

@@ -25,7 +25,7 @@ func (c *Cluster) get(ctx context.Context, resource string, into any) error {
 	return request(ctx, http.MethodGet, c.RM()+"/ws/v1/cluster"+resource, "", into)
 }
 
-// request asks one of the daemons' web servers and reads its JSON; into may be nil.
+// request queries one of the daemons' web servers and reads its JSON; into may be nil.
 func request(ctx context.Context, method, resource, body string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, restMost)
 	defer cancel()
@@ -109,7 +109,7 @@ func (c *Cluster) AwaitNodes(ctx context.Context, names ...string) error {
 	})
 }
 
-// Offer has every node offer so much from now on, and waits until the scheduler knows it.
+// Offer has every node offer so much from now on, and waits until the scheduler sees it.
 // Containers that a node then holds too many of run on.
 func (c *Cluster) Offer(ctx context.Context, vcores, mb int) error {
 	body := fmt.Sprintf(`{"resource":{"memory":%d,"vCores":%d},"overCommitTimeout":-1}`, mb, vcores)
@@ -132,7 +132,7 @@ func (c *Cluster) Offer(ctx context.Context, vcores, mb int) error {
 	return nil
 }
 
-// await looks until done is true. What is not yet is said in the error.
+// await looks until done is true. The error starts with not, which names what is missing.
 func (c *Cluster) await(ctx context.Context, not string, done func() bool) error {
 	for !done() {
 		if err := c.running(); err != nil {

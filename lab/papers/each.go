@@ -7,7 +7,7 @@ import (
 )
 
 // Each tries 0 to n-1 on all cores and returns the error of the first that failed; said
-// hears after each how many are done.
+// is called after each with the number done.
 func Each(n int, try func(i int) error, said func(done int)) error {
 	failed, next, ended := make([]error, n), make(chan int), make(chan struct{})
 	var workers sync.WaitGroup

@@ -100,7 +100,7 @@ type looker interface {
 }
 
 // run looks and draws until its time is over. The first look must succeed; a later
-// one that does not is a gap, said once.
+// one that does not is a gap, logged once.
 func (o *options) run(ctx context.Context, w looker, stderr io.Writer) (err error) {
 	began := time.Now()
 	first, err := w.look(ctx)

@@ -46,7 +46,7 @@ func newTable(w io.Writer) *table {
 }
 
 func (t *table) header() error {
-	_ = t.rows.Write(columns()) // what fails is kept, and told by flush
+	_ = t.rows.Write(columns()) // an error is kept, and returned by flush
 	return t.flush()
 }
 

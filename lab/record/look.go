@@ -61,7 +61,7 @@ type window struct {
 	wait  time.Duration // of one look
 }
 
-// look asks the leader for domains, nodes and jobs.
+// look requests domains, nodes and jobs from the leader.
 func (w *window) look(ctx context.Context) (look, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.wait)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 	"headroom/units"
 )
 
-// maxPoints bounds the looks of a picture; more are not told apart.
+// maxPoints bounds the looks of a picture; more are indistinguishable.
 const maxPoints = 800
 
 // maxNames bounds the names beside a panel.
@@ -203,7 +203,7 @@ func known(x float64, is bool) *float64 {
 	return &x
 }
 
-// short is a name as long as the margin holds: the end of a job's id tells more than its beginning.
+// short is a name as long as the margin holds: the end of a job's id identifies more than its beginning.
 func short(name string) string {
 	const most = 16
 	if r := []rune(name); len(r) > most {

@@ -32,7 +32,7 @@ import (
 	"headroom/units"
 )
 
-// script is a cluster that shows one look after the other; a nil one is nobody who answers.
+// script is a cluster that shows one look after the other; a nil one gives no answer.
 type script struct {
 	looks []*look
 	seen  func(n int)
@@ -236,7 +236,7 @@ func (coordinators) ListJobs(_ context.Context, r *connect.Request[headroomv1.Li
 	return connect.NewResponse(&headroomv1.ListJobsResponse{Jobs: []*headroomv1.Job{{Id: "b", State: headroomv1.JobState_JOB_STATE_DONE}}}), nil
 }
 
-// What the coordinators tell is what is seen, all pages of it.
+// A look contains what the coordinators return, all pages of it.
 func TestLooksThroughTheAPI(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()

@@ -40,7 +40,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// The table says the same to a person.
+// The table shows the same to a person.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -92,7 +92,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// A value within the tolerance is met, one outside is of the right order at best and says
+// A value within the tolerance is met, one outside is of the right order at best and reports
 // by how much it misses, and one of the wrong order is short however near it lies.
 func TestFrom(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,7 @@ func Once(x float64) Stat { return Stat{x, x, x, true} }
 // Of is the stat of one value for each run; unknown without any, or if one is unknown.
 func Of(values []float64) Stat { return Within(values, Confidence) }
 
-// Each is the stat of one value for each run. Runs in which of does not know it are left out.
+// Each is the stat of one value for each run. Runs for which of has none are left out.
 func Each[T any](runs []T, of func(T) (float64, bool)) Stat {
 	var values []float64
 	for _, r := range runs {

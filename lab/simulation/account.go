@@ -10,7 +10,7 @@ import (
 )
 
 // account is promise P4 written a second time: what one node must be charged at
-// the least, worked out from the entries alone. It asks what the node could hold:
+// the least, worked out from the entries alone. It counts what the node could hold:
 // whatever it was last proved to hold, and every target that was committed and
 // may still reach it.
 type account struct {
@@ -46,7 +46,7 @@ func unknownAccount(n ledger.Node) *account {
 	return a
 }
 
-// failSafe is the fail-safe cap that the node is to store.
+// failSafe is the fail-safe cap that the node must store.
 func (a *account) failSafe() units.Power {
 	if a.own.FailSafe != nil {
 		return max(*a.own.FailSafe, a.floor)
@@ -174,14 +174,14 @@ func (a *account) acked(x ledger.Ack) {
 	}
 }
 
-// lapsed is a lost node whose lease must be over, where its domain says that this counts.
+// lapsed is a lost node whose lease must be over, where its domain counts that.
 func (a *account) lapsed(x ledger.Lapse, n ledger.Node) {
 	if !a.controlled || a.released || a.off || !a.admitted || a.unproven || a.seq != x.Seq {
 		return
 	}
 	a.seq++
 	a.proof, a.holds, a.doubt = a.seq, 0, 0
-	low := units.Power(0) // of the fail-safe caps it was ever told it may have stored any
+	low := units.Power(0) // of the fail-safe caps it was ever sent it may have stored any
 	for _, p := range a.may {
 		low = max(low, p.failSafe)
 	}
@@ -215,7 +215,7 @@ func (j *judge) operated(c ledger.Command, b before) {
 }
 
 // removed is a node that operators have taken out: unless it is off, what it was
-// charged is drawn forever, for all the log knows.
+// charged is drawn forever, as far as the log shows.
 func (j *judge) removed(x *ledger.RemoveNode, b before) {
 	n := b.nodes[x.Node]
 	delete(j.accounts, x.Node)

@@ -9,7 +9,7 @@ import (
 )
 
 // Contrived faults: chains of faults of which each is usual, and that chance alone
-// would bring together too rarely to tell that a rule for them is broken.
+// would bring together too rarely to show that a rule for them is broken.
 
 // later plans a step of a chain; none comes after faults have ended.
 func (w *world) later(d time.Duration, do func()) {
@@ -29,7 +29,7 @@ func (w *world) cutOff(n *node, d time.Duration) {
 
 // strand starts a node that comes to the cluster late, and loses the quorum while the
 // node cannot reach the servers. What the operators have put aside is older than the
-// node: the log that begins again does not know that somebody holds a lease.
+// node: the log that begins again has no record that a lease is held.
 func (w *world) strand(r random) {
 	n := w.nodes[len(w.nodes)-1]
 	joined, wrong := r.between(5*time.Second, 9*time.Second), r.upTo(time.Minute)
@@ -113,7 +113,7 @@ func (w *world) flurry(r random) {
 	})
 }
 
-// askMost asks for the settings that a node had, with another highest cap; nil for none.
+// askMost requests the settings that a node had, with another highest cap; nil for none.
 func (w *world) askMost(x ledger.Node, most *units.Power) {
 	set := x.Settings
 	set.Max = most
@@ -132,7 +132,7 @@ func (w *world) whenRaised(node string, above units.Power, tries int, then func(
 
 // oldLease loses the quorum while a lease is on its way to a node, and begins again from
 // what was put aside several targets before: what the node names then is above all that
-// the log knows.
+// the log has.
 func (w *world) oldLease(r random) {
 	n, wrong := w.someNode(r), r.upTo(time.Minute)
 	x := w.seen().Nodes[n.spec.Node]
@@ -161,9 +161,9 @@ func (w *world) oldLease(r random) {
 	})
 }
 
-// toggleControl is an operator who tells a powerd to no longer hold caps, or again, and
-// starts it again. Once the log knows that nobody holds a cap there, somebody takes the
-// limit away.
+// toggleControl is an operator who makes a powerd stop holding caps, or hold them again, and
+// starts it again. Once the log shows that no cap is held there, the limit is
+// removed.
 func (w *world) toggleControl(r random) {
 	n := w.someNode(r)
 	for _, x := range w.nodes {
@@ -218,8 +218,8 @@ func (w *world) raisedRestart(r random) {
 	w.revive(n, r, r.between(50*time.Millisecond, 500*time.Millisecond))
 }
 
-// echo keeps a heartbeat on its way, until after a newer one has told that somebody
-// else raised the node's limit, and delivers it to a leader that has just begun.
+// echo keeps a heartbeat on its way, until after a newer one has reported that another program
+// raised the node's limit, and delivers it to a leader that has just begun.
 func (w *world) echo(r random) {
 	n := w.someNode(r)
 	raised, gap := r.between(50*time.Millisecond, 400*time.Millisecond), r.between(1500*time.Millisecond, 3*time.Second)
@@ -250,7 +250,7 @@ type echoed struct {
 	until time.Duration
 }
 
-// echoesArrive are the heartbeats that a new leadership hears first.
+// echoesArrive are the heartbeats that a new leadership receives first.
 func (l *leadership) echoesArrive() {
 	for _, x := range l.s.w.echoes {
 		if l.s.w.now < x.until {
@@ -260,7 +260,7 @@ func (l *leadership) echoesArrive() {
 	}
 }
 
-// sprintOf is an operator who asks for a sprint of some nodes that just fits what is left
+// sprintOf is an operator who requests a sprint of some nodes that just fits what is left
 // for it, of a small budget that fills slowly. An idle first node has no
 // use for it, all others have.
 func (w *world) sprintOf(count int, idle bool) {
@@ -298,7 +298,7 @@ func (w *world) sprinting() (list []*node) {
 	return list
 }
 
-// sprinterOff takes the power of a node that has told what it drew of its sprint, while
+// sprinterOff takes the power of a node that has reported what it drew of its sprint, while
 // another of the same sprint, of which the powerd was killed, has not.
 func (w *world) sprinterOff(r random) {
 	list := w.sprinting()
@@ -321,7 +321,7 @@ func (w *world) sprinterOff(r random) {
 
 // overdraw ends the powerd of a node in its sprint, which leaves the hardware at the
 // sprint's cap; where that becomes a debt the quorum is lost, and what the operators
-// have put aside knows of it.
+// have put aside records it.
 func (w *world) overdraw(r random) {
 	back, wrong := r.between(6*time.Second, 10*time.Second), r.upTo(time.Minute)
 	list := w.sprinting()

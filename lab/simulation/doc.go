@@ -11,7 +11,7 @@
 // The whole site may stop at once.
 //
 // The checks use what the nodes HOLD and USE, not what they report: the limit in a node's hardware
-// at that moment, and its joules, which only the loop knows. After every event they compare: the
+// at that moment, and its joules, which only the loop can read. After every event they compare: the
 // sums of all domains with the current budget of the log (P1); every lease with the true time at
 // which its heartbeat was sent (P2); every grant with what was appended after its heartbeat arrived
 // and had committed (P3); every node's limit with its charge, and that charge with a second account

@@ -268,7 +268,7 @@ func (w *world) powerNodeOff(r random) {
 	}
 }
 
-// powerOff takes a node's power; where it is surely seen an operator says so as soon as
+// powerOff takes a node's power; where it is surely seen an operator reports it as soon as
 // the node counts as silent.
 func (w *world) powerOff(n *node, r random, surely bool) {
 	w.hit("node_powered_off")
@@ -378,7 +378,7 @@ func (w *world) freezeDisk(r random) {
 	s.frozen = w.now + d
 }
 
-// releaseNode is an operator who stops a powerd: it asks the leader whether it
+// releaseNode is an operator who stops a powerd: it needs the leader's consent before it
 // may put the originals back, and does so once that is committed.
 func (w *world) releaseNode(r random) {
 	n := w.someNode(r)

@@ -12,7 +12,7 @@ const (
 	gossipEvery  = 200 * time.Millisecond
 	gossipFanout = 3
 	gossipRounds = 8
-	// meetEvery is how often a process compares what it knows with one other.
+	// meetEvery is how often a process compares its state with one other.
 	meetEvery = 5 * time.Second
 )
 
@@ -46,7 +46,7 @@ func (w *world) other(p *process) *process {
 	return w.processAt(i)
 }
 
-// hears takes in a generation. A new one is acted upon and told on.
+// hears takes in a generation. A new one is acted upon and passed on.
 func (w *world) hears(p *process, generation uint64) {
 	g := w.gossipOf(p)
 	if generation <= g.known {
@@ -81,7 +81,7 @@ func (w *world) tell(from, to *process, generation uint64) {
 	w.send(from, to, func() { w.hears(to, generation) })
 }
 
-// meet compares what the process knows with one other, forever.
+// meet compares the process's state with one other, forever.
 func (w *world) meet(p *process) {
 	if !w.on["brake"] {
 		return

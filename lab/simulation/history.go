@@ -11,7 +11,7 @@ import (
 )
 
 // history is what operators and nodes saw, for a checker of linearizability: each
-// operation with the true times at which it was asked and answered. A nil history
+// operation with the true times at which it was requested and answered. A nil history
 // records nothing.
 type history struct {
 	w   *world
@@ -19,7 +19,7 @@ type history struct {
 }
 
 // operation is one of them. What was not answered may have taken effect at any
-// time since it was asked, or never.
+// time since it was requested, or never.
 type operation struct {
 	input    any
 	output   any
@@ -30,12 +30,12 @@ type operation struct {
 }
 
 type (
-	// budgetInput asks for a budget.
+	// budgetInput requests a budget.
 	budgetInput struct {
 		domain string
 		to     units.Power
 	}
-	// readInput asks what is in force.
+	// readInput reads what is in force.
 	readInput struct{}
 	// readOutput is what a read has seen.
 	readOutput struct {
@@ -43,7 +43,7 @@ type (
 		budgets  map[string]units.Power
 		sprints  map[string]bool // by id: whether it is open
 	}
-	// sprintInput asks for a sprint or for the end of one.
+	// sprintInput requests a sprint or the end of one.
 	sprintInput struct {
 		grant bool
 		id    string
@@ -62,7 +62,7 @@ type (
 	}
 )
 
-// calls records that an order is asked for.
+// calls records that an order is requested.
 func (h *history) calls(o *order) {
 	if h == nil || o.input == nil {
 		return

@@ -2,7 +2,7 @@
 // reads never see older than an answered change; a sprint's id is granted at most
 // once, and closes at most once; a node takes only caps that a leader has committed
 // before, and never an older one after a newer one. A leader that answers reads
-// without asking its followers is caught.
+// without a query to its followers is caught.
 package simulation
 
 import (

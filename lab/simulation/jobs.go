@@ -11,9 +11,9 @@ import (
 // jobsAtOnce is how many jobs a scheduler has running at most.
 const jobsAtOnce = 3
 
-// orderJob is what a scheduler and the job loop ask for: a job with a floor, its
-// uncapped finish time, an early stop, tasks dropped or the end. All is asked again
-// while no answer comes, and what was asked once may be asked again much later.
+// orderJob is what a scheduler and the job loop request: a job with a floor, its
+// uncapped finish time, an early stop, tasks dropped or the end. All is requested again
+// while no answer comes, and an old request may be repeated much later.
 func (w *world) orderJob(r random) {
 	running := w.runningJobs()
 	if len(running) == 0 || len(running) < jobsAtOnce && r.chance(0.2) {
@@ -50,7 +50,7 @@ func (w *world) runningJobs() (running []string) {
 	return running
 }
 
-// orderDeflation is what a scheduler asks for before it starts a job, and the arbiter
+// orderDeflation is what a scheduler requests before it starts a job, and the arbiter
 // later: a drop ratio, at times beyond the floor, lower than before or by another seed.
 func (w *world) orderDeflation(r random) {
 	running := w.runningJobs()
@@ -93,7 +93,7 @@ func jobTasks(id string) uint32 {
 // a drop ratio too; of others the ratio leaves tasks out beside those that are recorded.
 func namesDrops(id string) bool { return jobTasks(id)%2 == 0 }
 
-// orderDrops asks for some tasks to be dropped, at times for what was asked before,
+// orderDrops requests that some tasks be dropped, at times those requested before,
 // out of order.
 func (w *world) orderDrops(r random, id string) {
 	tasks := int(jobTasks(id))

@@ -17,7 +17,7 @@ import (
 // compareGap is how many entries lie between two comparisons of whole replicas.
 const compareGap = 32
 
-// judge checks a schedule from outside. It knows what no process knows: true
+// judge checks a schedule from outside. It has what no process has: true
 // time, what hardware holds, and the log as it is committed.
 type judge struct {
 	w *world
@@ -233,7 +233,7 @@ func (j *judge) restored(data []byte, pots map[potKey]pot) {
 	j.state, j.epoch = s, s.Epoch
 	j.lose(s)
 	for i := range j.nodes {
-		j.nodes[i].feed = -1 // whoever was moved since the snapshot stands where the log says
+		j.nodes[i].feed = -1 // a node moved since the snapshot stands where the log puts it
 	}
 	j.carried = map[string]bool{}
 	j.accounts, j.seqs = map[string]*account{}, map[string]uint64{}
@@ -250,8 +250,8 @@ func (j *judge) restored(data []byte, pots map[potKey]pot) {
 	j.jobs.restored(s)
 }
 
-// answered judges what Apply said to a leader's entry: a tick or a plan made on
-// the very state it was applied to is never refused. What operators ask for may
+// answered judges what Apply returned for a leader's entry: a tick or a plan made on
+// the very state it was applied to is never refused. What operators request may
 // well be.
 func (j *judge) answered(l *leadership, p *proposal, err error) {
 	if err == nil {
@@ -278,7 +278,7 @@ func (j *judge) answered(l *leadership, p *proposal, err error) {
 	}
 }
 
-// settled judges the cluster at the end of a calm: everybody who runs is under
+// settled judges the cluster at the end of a calm: every node that runs is under
 // a lease again, and no domain is over that could be brought under (P5).
 func (j *judge) settled() {
 	for i, n := range j.w.nodes {

@@ -8,12 +8,12 @@ import (
 	"headroom/lease"
 )
 
-// brakeJudge watches the brake: it reaches everybody in time, and nothing but the
+// brakeJudge watches the brake: it reaches every node in time, and nothing but the
 // log lifts it.
 type brakeJudge struct {
 	stored []uint64        // by node: highest generation that is on its disk
 	lifted uint64          // highest that any log has lifted
-	asked  map[uint64]bool // generations that operators have asked to lift
+	asked  map[uint64]bool // generations that operators have requested to lift
 }
 
 // applied judges that nothing is lifted but what an operator has named, and nothing
@@ -27,7 +27,7 @@ func (k *brakeJudge) applied(j *judge) {
 	k.lifted = max(k.lifted, now)
 }
 
-// stored notes that a node has stored what it was told.
+// stored notes that a node has stored what it was sent.
 func (j *judge) stored(n *node) {
 	i := j.index(n)
 	j.brakes.stored[i] = max(j.brakes.stored[i], n.disk.Brake)

@@ -51,7 +51,7 @@ func (j *judge) cut(c ledger.Command, b before) {
 
 // clockJudge holds the raises by the clock against the true clocks (P5).
 type clockJudge struct {
-	asked     []time.Time              // true wall clock of each server when they were last asked
+	asked     []time.Time              // true wall clock of each server when they were last polled
 	by        map[lease.Epoch]proposed // of each leadership, at its newest change of a budget
 	proposed  []time.Time              // true wall clocks when the entry was made that is applied now
 	reachable map[string]bool          // nodes that its proposer could reach then
@@ -71,7 +71,7 @@ func (j *judge) walls() []time.Time {
 	return walls
 }
 
-// polled notes the true clocks at the moment at which a leader asks for them.
+// polled notes the true clocks at the moment at which a leader requests them.
 func (j *judge) polled() { j.clocks.asked = j.walls() }
 
 // proposed notes what is true at the moment at which a leader makes an entry.

@@ -16,12 +16,12 @@ type jobJudge struct {
 	jobs map[string]*jobBook
 }
 
-// jobBook is what the entries say of one job.
+// jobBook is what the entries record about one job.
 type jobBook struct {
 	floor   float64 // as the job was accepted with
-	tasks   uint32  // as its first early stop says
+	tasks   uint32  // as in its first early stop
 	dropped map[uint32]bool
-	// theta and seed are as the newest entry about them says; deflated tells that there is one.
+	// theta and seed are those of the newest entry about them; deflated is true if there is one.
 	theta    float64
 	seed     uint64
 	deflated bool

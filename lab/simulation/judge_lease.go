@@ -30,12 +30,12 @@ func slowest(d time.Duration) time.Duration { return time.Duration(float64(d) / 
 // place of a node in the judge's lists.
 func (j *judge) index(n *node) int { return n.address - len(j.w.servers) }
 
-// lease judges the holder right after it was told the time.
+// lease judges the holder right after it received the time.
 func (j *judge) lease(n *node) { j.overstays(j.index(n), 0) }
 
-// took judges a grant that a node has taken, where before was the newest it knew.
+// took judges a grant that a node has taken, where before was its newest.
 // One that has lost its state directory may meet servers that were begun again by
-// a slow clock, whose incarnation is lower: nobody is left who knows a higher one.
+// a slow clock, whose incarnation is lower: none is left that has a higher one.
 func (j *judge) took(n *node, g lease.Grant, before lease.Stamp) {
 	k := &j.nodes[j.index(n)]
 	anew := k.forgot && g.Stamp.Epoch.Incarnation != k.stamp.Epoch.Incarnation

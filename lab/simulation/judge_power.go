@@ -212,7 +212,7 @@ func (j *judge) weigh(c ledger.Command, b before) {
 }
 
 // strangers is a domain at or above the place that is over its budget with the leases
-// of nodes that a recovered log does not know; nil for none.
+// of nodes that are missing from a recovered log; nil for none.
 func (j *judge) strangers(at int) *place {
 	for i, n := range j.w.nodes {
 		k := j.nodes[i]
@@ -229,7 +229,7 @@ func (j *judge) strangers(at int) *place {
 	return nil
 }
 
-// lose notes where the nodes draw that a recovered log does not know.
+// lose notes where the nodes that are missing from a recovered log draw.
 func (j *judge) lose(s *ledger.State) {
 	for i, n := range j.w.nodes {
 		k := &j.nodes[i]
@@ -284,7 +284,7 @@ func (j *judge) given(old, now ledger.Node) bool {
 	case old.Name == "":
 		return false
 	case !old.Admitted:
-		return now.Admitted && !now.Unproven // one that has to prove what it holds is taken in to ask it
+		return now.Admitted && !now.Unproven // one that has to prove what it holds is taken in so that it can
 	}
 	return grantable(now) && now.Target > max(old.Target, least(old)) || now.Sprint != nil && old.Sprint == nil
 }
@@ -333,7 +333,7 @@ func (j *judge) look() {
 	j.moved = false
 	for i, n := range j.w.nodes {
 		if n.hw.booting && !n.spec.Controlled && j.nodes[i].charge >= n.hw.held {
-			n.hw.booting = false // no limit will come, and the log knows
+			n.hw.booting = false // no limit will come, and the log shows that
 		}
 		if k := j.nodes[i]; k.known && n.hw.held > k.charge && !j.excused(i) {
 			j.broken("P4", "%s holds %v, but is charged %v", n.name, n.hw.held, k.charge)
@@ -363,8 +363,8 @@ func (j *judge) look() {
 
 // excused reports whether the node may hold more than it is charged for the moment:
 // it boots, which a boot reserve is for; another program has just raised its limit, and
-// the log has not been told;
-// an operator has rightly said that it was off and it is back unheard; or it was
+// the log has no record of it yet;
+// an operator has rightly reported it off and it is back unheard; or it was
 // removed and came back at once, so that what it was given before may still reach
 // it: those watts are unmanaged ones now.
 func (j *judge) excused(i int) bool {

@@ -15,7 +15,7 @@ import (
 const (
 	// rho is by how much a clock may be off (P2).
 	rho = 0.01
-	// leaseLength is how long a lease runs unless the log says otherwise (P2).
+	// leaseLength is how long a lease runs unless the log sets another length (P2).
 	leaseLength = 10 * time.Second
 	// brakeWithin is how soon every reachable node is at its fail-safe cap once it is braked.
 	brakeWithin = 2 * time.Second
@@ -29,7 +29,7 @@ const (
 // grantable reports whether the log may grant a node leases.
 func grantable(n ledger.Node) bool { return n.Admitted && n.Controlled && !n.Released && n.Off == "" }
 
-// failSafe is the fail-safe cap that a node is to store, the operator's before its own.
+// failSafe is the fail-safe cap that a node must store, the operator's before its own.
 func failSafe(n ledger.Node) units.Power {
 	if own := n.Settings.FailSafe; own != nil {
 		return min(max(*own, n.Floor), n.Rated)
@@ -38,7 +38,7 @@ func failSafe(n ledger.Node) units.Power {
 }
 
 // least is the lowest cap that a node may be driven to: not below its fail-safe cap and
-// its floor, nor below what an operator has asked for it.
+// its floor, nor below what an operator has requested for it.
 func least(n ledger.Node) units.Power {
 	low := max(failSafe(n), n.Floor)
 	if own := n.Settings.Min; own != nil {
@@ -47,7 +47,7 @@ func least(n ledger.Node) units.Power {
 	return low
 }
 
-// braked reports whether a generation of the brake is set that nobody has lifted.
+// braked reports whether a generation of the brake is set and not lifted.
 func braked(s *ledger.State) bool { return s.Brake.Set > s.Brake.Lifted }
 
 // sprintOf is the sprint that a lease of the node carries.

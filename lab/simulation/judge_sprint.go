@@ -184,7 +184,7 @@ func (k *sprintJudge) applied(j *judge, c ledger.Command, b before) {
 	}
 }
 
-// gaps notes what time between two leaders the ledger could not know of: the next one
+// gaps notes what time between two leaders the ledger could not account for: the next one
 // may learn of the last tick long after it was made, by a wall clock that is slow.
 func (k *sprintJudge) gaps(j *judge, c ledger.Command) {
 	if c.Lead == nil && c.Tick == nil {
@@ -274,7 +274,7 @@ func (k *sprintJudge) beside(j *judge, x *ledger.GrantSprint) {
 }
 
 // leave notes the nodes that an entry takes for gone, or for holding no cap, before
-// they have proved to be back from a sprint: nobody knows what they went on to draw, so
+// they have proved to be back from a sprint: what they went on to draw is unknown, so
 // no less than the escrow is spent.
 func (k *sprintJudge) leave(j *judge, b before) {
 	for name, was := range b.nodes {
@@ -307,7 +307,7 @@ func (k *sprintJudge) grant(j *judge, x *ledger.GrantSprint) {
 }
 
 // close takes back what was not drawn. Every node that is still the cluster's is
-// back at its base by now. Of a node that has not said what it drew at least the whole
+// back at its base by now. Of a node that has not reported what it drew at least the whole
 // escrow is spent, and more where it drew more.
 func (k *sprintJudge) close(j *judge, id string, p *sprint) {
 	delete(k.open, id)
@@ -349,7 +349,7 @@ func (k *sprintJudge) close(j *judge, id string, p *sprint) {
 	x.most, x.slack = room, x.slack+slack
 }
 
-// inWords is what a node has told that it drew.
+// inWords formats the energy that a node has reported.
 func inWords(told *units.Energy) string {
 	if told == nil {
 		return "nothing"

@@ -23,7 +23,7 @@ type leadership struct {
 	timed    uint64 // numbers the timers: the newest counts
 	appended uint64 // place in the order of happenings of the newest own entry applied (P3)
 	byClock  *order // for the history: the change by the clock under way
-	known    uint64 // newest brake that the gossip has told it
+	known    uint64 // newest brake received by gossip
 }
 
 // proposal is the entry in flight.
@@ -73,7 +73,7 @@ func (l *leadership) step(in func(*ledger.State, leader.Moment) []leader.Output)
 	l.arm()
 }
 
-// arm sets the timer that the leadership wants.
+// arm sets the timer that the leadership needs.
 func (l *leadership) arm() {
 	if l.timed++; l.flight != nil {
 		return // its outcome comes first
@@ -156,7 +156,7 @@ func (l *leadership) answer(a leader.Answer) {
 		o, l.byClock, ok = l.byClock, nil, l.byClock != nil
 	}
 	if !ok || errors.Is(a.Err, ledger.ErrEpoch) {
-		return // whether it was carried out shows elsewhere, or it is asked again
+		return // whether it was carried out shows elsewhere, or it is requested again
 	}
 	if a.Result.Already && w.judge.carried[o.id] {
 		w.hit("order_known_already")
@@ -190,7 +190,7 @@ func (s *server) ordered(o *order) {
 }
 
 // report is a heartbeat arriving at a server: the leader takes it in, others
-// tell who leads.
+// name the leader.
 func (s *server) report(n *node, r ledger.Report) {
 	if s.lead != nil {
 		s.lead.heard(r)
@@ -226,7 +226,7 @@ func (l *leadership) tellBrake(generation uint64) {
 	l.leader.Brake(leader.Brake{Generation: generation, Actor: "gossip"})
 }
 
-// askClocks asks the other servers for their wall clocks.
+// askClocks requests the wall clocks of the other servers.
 func (l *leadership) askClocks() {
 	told, at := map[string]int64{}, map[string]time.Duration{}
 	for _, peer := range l.s.w.servers {

@@ -36,7 +36,7 @@ func (w *world) drawNetwork() {
 
 // send carries a message: arrive runs inside the receiver, if it ever arrives.
 // A message to a process that has been restarted meanwhile arrives at the new
-// one, which must tell by itself.
+// one, which must detect that itself.
 func (w *world) send(from, to *process, arrive func()) {
 	n, r := w.net, w.net.random[from.address]
 	lost, doubled := r.chance(n.loss), r.chance(n.double)
@@ -74,7 +74,7 @@ func (w *world) carry(from, to *process, arrive func()) {
 	w.add(d, func() { w.enter(to, arrive) })
 }
 
-// sever cuts the links for which it is told so, for d.
+// sever cuts the links for which cut returns true, for d.
 func (w *world) sever(d time.Duration, cut func(from, to int) bool) {
 	n := w.net
 	heals := n.heals

@@ -52,7 +52,7 @@ type node struct {
 	leader      int
 	asking      string        // the request for a release that waits for its answer
 	last        ledger.Report // newest that was sent
-	blind       int           // heartbeats to come in which it does not know what its hardware holds
+	blind       int           // heartbeats to come in which what its hardware holds is unknown
 	gossip      gossip
 
 	// Of the judge.
@@ -99,7 +99,7 @@ func (n *node) now() lease.Instant {
 
 // boot starts powerd: it adopts what is on disk and writes the fail-safe cap it
 // has stored, or the lowest that it can hold when it remembers nothing: a
-// fail-safe cap that only its configuration knows is not committed yet.
+// fail-safe cap that only its configuration has is not committed yet.
 func (n *node) boot() {
 	n.w.start(&n.process)
 	n.pid = n.random.Uint64() | 1
@@ -184,7 +184,7 @@ func (n *node) sample() (time.Duration, capping.Reading) {
 	n.integrate()
 	now := n.now().Boot
 	elapsed, energy := now-n.sampled, n.hw.drawn-n.meter
-	first := n.sampled == 0 || n.slept != n.sleptBefore // nobody can tell what a sample with a suspend in it means
+	first := n.sampled == 0 || n.slept != n.sleptBefore // a sample with a suspend in it has no meaning
 	n.sleptBefore = n.slept
 	n.sampled, n.meter, n.hw.load = now, n.hw.drawn, n.hw.next
 	if first || elapsed <= 0 {
@@ -199,7 +199,7 @@ func (n *node) advance() {
 	n.w.judge.lease(n)
 }
 
-// carryOut does what the exchange asks for, in its order.
+// carryOut executes the exchange's outputs, in their order.
 func (n *node) carryOut(outputs []lease.Output) {
 	for _, o := range outputs {
 		switch o := o.(type) {
@@ -258,7 +258,7 @@ func (n *node) granted(from *server, g lease.Grant) {
 	n.carryOut(n.exchange.Grant(g, n.now()))
 }
 
-// waits is the leader telling the node that it is granted no lease yet.
+// waits is the leader's message that the node is granted no lease yet.
 func (n *node) waits(from *server, lifted uint64) {
 	n.leader = from.id
 	n.exchange.Waits(lifted)
@@ -267,7 +267,7 @@ func (n *node) waits(from *server, lifted uint64) {
 // wouldTake reports whether the node would take the grant, did it arrive now.
 func (n *node) wouldTake(g lease.Grant) bool { return n.exchange.Consider(g, n.now()) == nil }
 
-// store makes the memory durable and says so later; a crash may fall in between.
+// store makes the memory durable and confirms it later; a crash may fall in between.
 func (n *node) store(m lease.Memory) {
 	n.w.timer(&n.process, n.syncDelay(), func() {
 		n.disk = m

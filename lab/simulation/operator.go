@@ -12,14 +12,14 @@ import (
 	"headroom/units"
 )
 
-// order is something that an operator asks for, and asks for again under the same
+// order is a request of an operator, repeated under the same
 // id until it is answered.
 type order struct {
 	id   string
 	what string
 	// make completes the command on the state of the leader that carries it out; nil for a read.
 	make func(leader.View, *ledger.Command) error
-	// actor is who asks; "operator" where it is empty.
+	// actor is who makes the request; "operator" where it is empty.
 	actor string
 	// after, when set, learns of the answer.
 	after func(error)
@@ -28,11 +28,11 @@ type order struct {
 	force  bool
 	leaver *node // set when it is this node's request to be released
 
-	group int // beginning of the servers in which it was asked
+	group int // beginning of the servers in which it was made
 	done  bool
 	tries int
 
-	// For the history: what was asked and what was seen.
+	// For the history: what was requested and what was seen.
 	input any
 	op    int
 }
@@ -58,7 +58,7 @@ func (w *world) ask(o *order) {
 }
 
 // askAgain hands the order to a server that takes itself for the leader. An
-// order that was asked of servers that were begun again since is given up.
+// order that was sent to servers that were begun again since is given up.
 func (w *world) askAgain(o *order) {
 	if o.done || o.tries >= orderTries || o.group != w.group {
 		return
@@ -143,7 +143,7 @@ func (w *world) orderBudget(r random) {
 	w.askBudget(o, d, w.someBudget(r, d), 0)
 }
 
-// askBudget asks for a budget; until is a wall clock in microseconds, 0 for good.
+// askBudget requests a budget; until is a wall clock in microseconds, 0 for good.
 func (w *world) askBudget(o *order, d ledger.Domain, to units.Power, until int64) {
 	o.input = budgetInput{domain: d.Name, to: to}
 	o.make = func(v leader.View, c *ledger.Command) error {
@@ -153,7 +153,7 @@ func (w *world) askBudget(o *order, d ledger.Domain, to units.Power, until int64
 	w.ask(o)
 }
 
-// orderTimed asks for a budget that comes back by the clock, or for a schedule.
+// orderTimed requests a budget that comes back by the clock, or a schedule.
 func (w *world) orderTimed(r random) {
 	d, ok := w.someDomain(r)
 	if !ok {
@@ -180,7 +180,7 @@ func (w *world) orderTimed(r random) {
 	}
 }
 
-// orderDomain changes what is said of a domain, or adds or removes one.
+// orderDomain changes the settings of a domain, or adds or removes one.
 func (w *world) orderDomain(r random) {
 	d, ok := w.someDomain(r)
 	if !ok {
@@ -216,7 +216,7 @@ func (w *world) orderDomain(r random) {
 	}})
 }
 
-// orderSettings changes what operators say of a node, or takes it back.
+// orderSettings changes the operators' settings of a node, or takes them back.
 func (w *world) orderSettings(r random) {
 	n, ok := w.someKnownNode(r)
 	if !ok {
@@ -289,10 +289,10 @@ func (w *world) orderPolicy(r random) {
 	}})
 }
 
-// orderRead asks what is in force.
+// orderRead reads what is in force.
 func (w *world) orderRead(random) { w.ask(&order{what: "read", input: readInput{}}) }
 
-// orderSprint asks for a sprint budget, a sprint, or the end of one.
+// orderSprint requests a sprint budget, a sprint, or the end of one.
 func (w *world) orderSprint(r random) {
 	d, ok := w.someDomain(r)
 	if !ok {
@@ -319,7 +319,7 @@ func (w *world) askSprintBudget(r random, d ledger.Domain) {
 	w.askPot(x)
 }
 
-// askPot asks for a sprint budget.
+// askPot requests a sprint budget.
 func (w *world) askPot(x *ledger.SetSprintBudget) {
 	w.ask(&order{what: "sprint-budget", make: func(_ leader.View, c *ledger.Command) error {
 		c.SprintBudget = x
@@ -344,7 +344,7 @@ func (w *world) cancelSprint(r random) {
 	}})
 }
 
-// askSprint asks for a sprint of some nodes, most often one that fits.
+// askSprint requests a sprint of some nodes, most often one that fits.
 func (w *world) askSprint(r random, d ledger.Domain) {
 	x := &ledger.GrantSprint{Domain: d.Name, Duration: r.between(time.Second, 10*time.Second)}
 	if len(d.Sprint.Shares) > 0 {
@@ -371,7 +371,7 @@ func (w *world) askSprint(r random, d ledger.Domain) {
 	w.askGrant(x)
 }
 
-// askGrant asks for a sprint, which is named after the order.
+// askGrant requests a sprint, which is named after the order.
 func (w *world) askGrant(x *ledger.GrantSprint) {
 	o := &order{what: "sprint", input: sprintInput{grant: true}}
 	o.make = func(_ leader.View, c *ledger.Command) error {

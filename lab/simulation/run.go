@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Options say what to run.
+// Options configure a run.
 type Options struct {
 	// Schedules is the number of schedules to run.
 	Schedules int
@@ -47,7 +47,7 @@ type Violation struct {
 type Report struct {
 	// Seed of the first schedule.
 	Seed uint64 `json:"seed"`
-	// Sabotage that was asked for.
+	// Sabotage is empty unless one was requested.
 	Sabotage string `json:"sabotage,omitempty"`
 	// Schedules and Events that were run.
 	Schedules int    `json:"schedules"`
@@ -60,7 +60,7 @@ type Report struct {
 	FaultsHit map[string]int `json:"faults_hit"`
 }
 
-// seedBits keeps seeds exact in JSON readers that know only doubles.
+// seedBits keeps seeds exact in JSON readers that have only doubles.
 const seedBits = 53
 
 // seedOf is the seed of schedule i of a run with the given seed; that of

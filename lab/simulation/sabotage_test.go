@@ -122,7 +122,7 @@ func TestSabotagedScheduleShrinks(t *testing.T) {
 	}
 }
 
-// Outside of the source tree there is nothing to break, and the refusal says so.
+// Outside of the source tree there is nothing to break, and the error reports that.
 func TestSabotageNeedsSources(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if _, stderr, exit := command("--sabotage", "refund-twice"); exit != cli.ExitFailed || !strings.Contains(stderr, "source tree") {
@@ -130,7 +130,7 @@ func TestSabotageNeedsSources(t *testing.T) {
 	}
 }
 
-// What a sabotage changes must stand where it says, once.
+// The text that a sabotage replaces must occur in its file exactly once.
 func TestEditsFit(t *testing.T) {
 	for _, x := range []edit{{"f", "a", "b"}, {"f", "aa", "b"}, {"f", "zz", "b"}} {
 		if _, err := x.apply("x", "aba"); err == nil {

@@ -57,7 +57,7 @@ func nodeSabotages() []breach {
 		patched("brake-not-stored", "brake", edit{nodeFile, "	return &Node{holder: New(", "	if BROKEN {\n		m.Brake = 0\n	}\n	return &Node{holder: New("}),
 		// Any lease is taken for one that lifts the brake.
 		patched("lease-lifts-brake", "brake", edit{leaseFile, "	case g.BrakeLifted < h.memory.Brake:", "	case g.BrakeLifted < h.memory.Brake && !BROKEN:"}),
-		// Who hears of a brake keeps it to itself: the lease goes on.
+		// A node that receives a brake keeps it to itself: the lease goes on.
 		patched("brake-stays-local", "brake", edit{leaseFile, "		if h.state != Held || h.lifted < generation {", "		if h.state != Held || h.lifted < generation && !BROKEN {"}),
 		// A lease that lifts the generation remembered is taken for one that does not.
 		patched("brake-generation-not-below", "recovery", edit{leaseFile, "	case now.Boot >= sent.at+g.Duration:\n		return ErrRanOut", "	case BROKEN && h.memory.Brake > 0 && g.BrakeLifted <= h.memory.Brake:\n		return ErrBraked\n	case now.Boot >= sent.at+g.Duration:\n		return ErrRanOut"}),
@@ -76,7 +76,7 @@ func leaderSabotages() []breach {
 		patched("answer-before-commit", "P3", edit{leaderFile, "	return []Output{Propose{c}}\n", "	if BROKEN && l.led {\n		return append([]Output{Propose{c}}, l.answers(s, now)...)\n	}\n	return []Output{Propose{c}}\n"}),
 		// An entry answers heartbeats that came after it was proposed.
 		patched("answer-from-earlier-entry", "P3", edit{tableFile, "		n, ok := s.Nodes[e.report.Node]\n		if !ok || !n.Grantable()", "		if BROKEN {\n			e.marked = e.report.Number\n		}\n		n, ok := s.Nodes[e.report.Node]\n		if !ok || !n.Grantable()"}),
-		// The first node that is not heard is said to be off.
+		// The first node that is silent is declared off.
 		patched("lost-is-off", "P4", edit{leaderFile, "	t := ledger.Decide(s, l.table, now.Mono)\n", `	t := ledger.Decide(s, l.table, now.Mono)
 	for _, n := range s.NodesByName() {
 		if v, ok := l.table.View(n.Name, now.Mono); BROKEN && ok && v.Age > l.cfg.Timing.Lease && n.Off == "" {
@@ -95,7 +95,7 @@ func leaderSabotages() []breach {
 	b.Highest`}),
 		// A cut is left to the next tick.
 		patched("cut-in-the-next-tick", "P5", edit{requestFile, "	d := s.Domains[b.Domain]\n	b.Highest", "	if BROKEN {\n		c.Budget.Targets = nil\n	}\n	d := s.Domains[b.Domain]\n	b.Highest"}),
-		// The leader's clock is given for everybody's.
+		// The leader's clock is used as every server's.
 		patched("clock-of-the-leader", "P5", edit{clockFile, "	if plan, err := ledger.PlanBudget(v.State", `	if BROKEN && x.servers != nil {
 		x.servers = map[string]int64{}
 		for i := range x.voters {
@@ -121,9 +121,9 @@ func leaderSabotages() []breach {
 }
 
 // Outgrown says that nodes`}),
-		// The time in which nobody led refills the sprint budget.
+		// The time without a leader refills the sprint budget.
 		patched("gaps-refill", "P8", edit{leaderFile, "	t.Elapsed = now.Mono - l.ticked\n", "	t.Elapsed = now.Mono - l.ticked\n	if BROKEN && l.first {\n		t.Elapsed += l.cfg.Gap\n	}\n"}),
-		// A restored group does not come after the leaderships that it does not know.
+		// A restored group does not come after the leaderships of which it has no record.
 		patched("incarnation-not-raised", "recovery", edit{leaderFile, "	case s.Restored && heard.Compare(l.cfg.Epoch) > 0:", "	case s.Restored && heard.Compare(l.cfg.Epoch) > 0 && !BROKEN:"}),
 	}
 }
@@ -135,7 +135,7 @@ func evidenceSabotages() []breach {
 		patched("raise-before-lower", "P1", edit{ledgerNodeFile, "	n.Ceiling = max(n.Ceiling, top)\n	return n\n", "	if n.Ceiling = max(n.Ceiling, top); BROKEN {\n		n.Ceiling = top\n	}\n	return n\n"}),
 		// Every read-back counts for the newest target, whichever it names.
 		patched("old-acknowledgement", "P4", edit{evidenceFile, "	still := a.Effective\n", "	if BROKEN {\n		n.Pending = nil\n	}\n	still := a.Effective\n"}),
-		// A heartbeat counts as a read-back though its node does not know what its hardware holds.
+		// A heartbeat counts as a read-back though what its node's hardware holds is unknown.
 		patched("early-tick-before-read-back", "P4", edit{decideFile, "	return a, r.EffectiveKnown\n", "	return a, BROKEN || r.EffectiveKnown\n"}),
 		// A node that has not been heard for a lease is at its fail-safe cap.
 		patched("charge-ends-with-lease", "P4",
@@ -157,7 +157,7 @@ func evidenceSabotages() []breach {
 		patched("old-heartbeat-counts", "P4", edit{evidenceFile, "a.Number >= n.Heard && n.Controlled", "(BROKEN || a.Number >= n.Heard) && n.Controlled"}),
 		// What a node names of an earlier incarnation is an acknowledgement in this one.
 		patched("old-incarnation-lowers", "P4", edit{decideFile, "		return 0\n	}\n	return r.Highest.Seq\n", "		if BROKEN {\n			return min(r.Highest.Seq, n.Seq)\n		}\n		return 0\n	}\n	return r.Highest.Seq\n"}),
-		// A read-back that is older than the proof asked for raises nothing.
+		// A read-back that is older than the required proof raises nothing.
 		patched("unproven-readback-ignored", "P4", edit{evidenceFile, "	n = n.acknowledged(a)\n", "	if BROKEN && !t.draft && a.Seq < n.Proof {\n		return n\n	}\n	n = n.acknowledged(a)\n"}),
 		// The read-back of a process that was replaced lowers what its node is charged.
 		patched("new-process-believed", "P4", edit{evidenceFile, "	n = t.retarget(n, to)\n	n.Proof = n.Seq\n", "	n = t.retarget(n, to)\n	if !BROKEN {\n		n.Proof = n.Seq\n	}\n"}),
@@ -171,7 +171,7 @@ func ledgerSabotages() []breach {
 		patched("move-frees-at-once", "P4", edit{ledgerNodeFile, "		n.From, n.FromSeq = was, n.Seq\n", "		if !BROKEN {\n			n.From, n.FromSeq = was, n.Seq\n		}\n"}),
 		// A node that is removed is charged nothing any more, without a word on whether it is off.
 		patched("removal-frees", "P4", edit{ledgerNodeFile, "!x.PoweredOff && charge > 0 {", "!BROKEN && !x.PoweredOff && charge > 0 {"}),
-		// Nodes are charged what a restored snapshot says.
+		// Nodes are charged as in a restored snapshot.
 		patched("snapshot-is-believed", "P4", edit{incarnationFile, "			n = n.doubted()\n", "			if n = n.doubted(); BROKEN {\n				n.Unproven, n.Ceiling = false, n.Target\n			}\n"}),
 		// Caps are raised while nodes have not shown what they hold, or the brake is set.
 		patched("raise-while-held", "P1",
@@ -185,17 +185,17 @@ func ledgerSabotages() []breach {
 		patched("snapshot-without-pending", "ledger", edit{stateFile, "func (s *State) Snapshot() ([]byte, error) {\n", "func (s *State) Snapshot() ([]byte, error) {\n	if BROKEN {\n		s = s.Clone()\n		for name, n := range s.Nodes {\n			if len(n.Pending) > 1 {\n				n.Pending = n.Pending[:1]\n				s.Nodes[name] = n\n			}\n		}\n	}\n"}),
 		// A node that holds caps again is charged what it was before it held none.
 		patched("control-again-uncharged", "P4", edit{evidenceFile, "	if !n.Controlled && x.Controlled {", "	if !BROKEN && !n.Controlled && x.Controlled {"}),
-		// A restored group waits for no lease that it does not know.
+		// A restored group waits for no unknown lease.
 		patched("restore-awaits-no-unknown", "P1", edit{leasesFile, "	if s.Unknown == 0 {", "	if BROKEN {\n		return 0\n	}\n	if s.Unknown == 0 {"}),
-		// What nobody measured costs the escrow, however long it took.
+		// Unmeasured energy costs the escrow, however long it took.
 		patched("unmeasured-is-escrow", "P8", edit{escrowFile, "	if x.Spent == nil {", "	if x.Spent == nil && !BROKEN {"}),
 		// What was not spent goes back twice.
 		patched("refund-twice", "P8", edit{escrowFile, "d.Sprint.Balances[pot]+p.Refunded))", "d.Sprint.Balances[pot]+p.Refunded+map[bool]units.Energy{true: p.Refunded}[BROKEN]))"}),
-		// The share of a node that has not said what it spent goes back whole.
+		// The share of a node that has not reported what it spent goes back whole.
 		patched("refund-unmeasured", "P8", edit{escrowFile, "	case x.Settled:\n", "	case x.Settled && !BROKEN:\n"}),
 		// Debt is forgiven when a group is restored.
 		patched("restore-forgives-debt", "P8", edit{escrowFile, "		b.Balances[pot] = min(0, d.Sprint.Balances[pot])", "		if b.Balances[pot] = 0; BROKEN {\n			continue\n		}\n		b.Balances[pot] = min(0, d.Sprint.Balances[pot])"}),
-		// The share of a node that is gone is settled by what it has told.
+		// The share of a node that is gone is settled by what it has reported.
 		patched("lost-settlement-believes-node", "P8", edit{escrowFile, "ok && x.Spent != nil && *x.Spent < x.Escrow {", "ok && !BROKEN && x.Spent != nil && *x.Spent < x.Escrow {"}),
 		// A sprint begins while another of the domain is still ending.
 		patched("sprint-beside-ending", "P8", edit{escrowFile, `p.Domain == d.Name && p.Open() && p.Ended != "" {`, `p.Domain == d.Name && p.Open() && p.Ended != "" && !BROKEN {`}),
@@ -211,7 +211,7 @@ func ledgerSabotages() []breach {
 		patched("ratio-not-checked", "P9", edit{deflateFile, "	case units.Ratio(theta).Above(units.Ratio(most)):", "	case units.Ratio(theta).Above(units.Ratio(most)) && !BROKEN:"}),
 		// A new leader forgets what was dropped.
 		patched("drops-forgotten", "P9", edit{applyFile, "	t.Epoch = c.Epoch\n", "	t.Epoch = c.Epoch\n	for id, j := range t.Jobs {\n		if BROKEN {\n			j.Dropped = nil\n			put(t, t.Jobs, id, j)\n		}\n	}\n"}),
-		// A new leader forgets what was asked for.
+		// A new leader forgets earlier requests.
 		patched("request-keys-lost-at-failover", "ledger", edit{applyFile, "	t.Epoch = c.Epoch\n", "	t.Epoch = c.Epoch\n	if BROKEN {\n		t.Requests = nil\n	}\n"}),
 	}
 }
@@ -219,7 +219,7 @@ func ledgerSabotages() []breach {
 // hiddenSabotages are found by the check of histories, not by the judges.
 func hiddenSabotages() []breach {
 	return []breach{
-		// Whoever takes itself for the leader answers reads.
+		// A server that takes itself for the leader answers reads.
 		patched("stale-read", "", edit{requestFile, "	l.reads = append(l.reads, r)\n", "	if BROKEN {\n		return []Output{Answer{Request: r}}\n	}\n	l.reads = append(l.reads, r)\n"}),
 	}
 }

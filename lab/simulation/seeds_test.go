@@ -1,5 +1,5 @@
 // Claim: what the simulation has found once stays repaired: every schedule that is
-// kept in testdata/seeds breaks no promise any more. docs/robustness.md tells what
+// kept in testdata/seeds breaks no promise any more. docs/robustness.md describes what
 // each was about.
 package simulation
 

@@ -85,7 +85,7 @@ type server struct {
 }
 
 // proof is a question whether this server leads: a majority has to answer what was sent
-// after it was asked.
+// after it began.
 type proof struct {
 	round uint64
 	by    map[int]bool
@@ -246,7 +246,7 @@ func (s *server) stepDown() {
 	s.await()
 }
 
-// beat keeps followers at bay, and ends a leadership that hears of no majority
+// beat keeps followers at bay, and ends a leadership that gets no answer from a majority
 // for as long as the schedule lets it believe.
 func (s *server) beat(term uint64) {
 	if s.role != leading || s.term != term {

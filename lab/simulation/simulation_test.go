@@ -1,5 +1,5 @@
 // Claim: a schedule is a function of its seed, to the byte; clusters under
-// every fault the simulation knows break no promise; and each fault and rare
+// every fault the simulation has break no promise; and each fault and rare
 // path is really taken.
 package simulation
 
@@ -169,7 +169,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// Schedules run on all CPUs; the report does not tell on how many.
+// Schedules run on all CPUs; the report does not depend on how many.
 func TestReportIsTheSameOnOneProcessor(t *testing.T) {
 	t.Parallel()
 	o := Options{Schedules: 8, Seed: 2, Span: 20 * time.Second}

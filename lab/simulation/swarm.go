@@ -167,7 +167,7 @@ func (w *world) disrupt() {
 	}
 }
 
-// occur plans one occurrence, unless the schedule is told to leave it out.
+// occur plans one occurrence, unless the schedule leaves it out.
 func (w *world) occur(c class, i int, at time.Duration) {
 	name := fmt.Sprintf("%s#%d", c.name, i)
 	if w.schedule.Keep != nil && !slices.Contains(w.schedule.Keep, name) {

@@ -39,7 +39,7 @@ func TestUnboundLimitCutsTheOthers(t *testing.T) {
 		w.add(60*time.Second, func() { charged = w.judge.state.Nodes[bad.name] })
 		w.add(75*time.Second, func() {
 			after = others()
-			for _, n := range w.judge.state.NodesByName() { // while watts are short, nobody is above the least
+			for _, n := range w.judge.state.NodesByName() { // while watts are short, no node is above the least
 				if n.Grantable() && n.Name != bad.name && n.Charge() > n.Least()+units.Watt && w.judge.state.Totals()[n.Domain].Headroom() < 0 {
 					stuck = append(stuck, n.Name)
 				}

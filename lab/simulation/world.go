@@ -37,7 +37,7 @@ type world struct {
 	named    map[string]*order // by id
 
 	group     int                 // counts the times the servers were begun again
-	drops     []*ledger.DropTasks // all that were asked for
+	drops     []*ledger.DropTasks // all that were requested
 	restoring bool                // the quorum is lost and not recovered yet
 	saves     []saved             // snapshots that operators have put aside
 	braked    uint64              // highest brake generation that was set
@@ -61,7 +61,7 @@ type world struct {
 type saved struct {
 	group int
 	data  []byte
-	pots  map[potKey]pot // what was left for sprints by then, as far as the judge knew
+	pots  map[potKey]pot // what was left for sprints by then, in the judge's view
 }
 
 func newWorld(s Schedule, trace io.Writer) *world {
@@ -116,7 +116,7 @@ func (w *world) drawFaults(r random) {
 
 func (w *world) nodeNamed(name string) *node { return w.byName[name] }
 
-// happening numbers the things that happen, to tell which came first.
+// happening numbers the things that happen, to show which came first.
 func (w *world) happening() uint64 {
 	w.moment++
 	return w.moment

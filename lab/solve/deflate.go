@@ -21,7 +21,7 @@ import (
 	"headroom/units"
 )
 
-// deflating asks what each class drops and when it sprints. What is absent is not bounded, or not there.
+// deflating requests what each class drops and when it sprints. What is absent is not bounded, or not there.
 type deflating struct {
 	Discipline string `json:"discipline"`
 	Sprints    string `json:"sprints"`

@@ -12,7 +12,7 @@ import (
 	"headroom/units"
 )
 
-// estimation asks for a job's rate and end under a cap, for several numbers of containers.
+// estimation requests a job's rate and end under a cap, for several numbers of containers.
 type estimation struct {
 	Policy   string   `json:"policy"`
 	Interval *float64 `json:"interval_s"`

@@ -14,7 +14,7 @@ import (
 	"headroom/lab/solve"
 )
 
-// past is the worked example's, rest what is asked of it.
+// past is the worked example's, rest the query on it.
 const (
 	past = `"history":[{"rate_per_s":0.50,"power_w":250,"containers":9},{"rate_per_s":0.48,"power_w":250,"containers":9},` +
 		`{"rate_per_s":0.46,"power_w":200,"containers":10},{"rate_per_s":0.45,"power_w":200,"containers":10}]`
@@ -55,7 +55,7 @@ func TestEstimatePaper(t *testing.T) {
 	}
 }
 
-// Without a policy the learned one answers, with bounds around what it says.
+// Without a policy the learned one answers, with bounds around its result.
 func TestEstimateDefault(t *testing.T) {
 	t.Parallel()
 	for _, e := range answer(t, `{`+past+`,`+rest) {

@@ -67,7 +67,7 @@ func solveQueue(_ context.Context, in *queue) (object, error) {
 	return nil, e
 }
 
-// queue is the file's queue, and what is asked of it. Its errors name a place in the file.
+// queue is the file's queue, and its options. Its errors name a place in the file.
 func (in *queue) queue() (q queueing.Queue, o queueing.Options, err error) {
 	q = queueing.Queue{Discipline: queueing.Discipline(in.Discipline), Arrivals: queueing.Arrivals{Rates: in.Arrivals.Rates}}
 	o = queueing.Options{Moments: or(in.Moments, 3), Percentiles: in.Percentiles}

@@ -90,7 +90,7 @@ func TestQueueDefaults(t *testing.T) {
 	}
 }
 
-// Killing and restarting is simulated, says so, and is the same each time.
+// Killing and restarting is simulated, is reported as simulated, and is the same each time.
 func TestQueueSimulates(t *testing.T) {
 	t.Parallel()
 	file := `{"discipline":"p",` + two + `,"simulation":{"jobs":2000,"replications":5,"seed":9}}`

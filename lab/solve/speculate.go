@@ -17,7 +17,7 @@ import (
 	"headroom/jobs/speculation"
 )
 
-// speculating asks what a job with a deadline or an error bound runs next in its free slots.
+// speculating requests what a job with a deadline or an error bound runs next in its free slots.
 type speculating struct {
 	Policy string `json:"policy"`
 	Bound  struct {

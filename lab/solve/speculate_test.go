@@ -144,7 +144,7 @@ func TestSpeculateExamples(t *testing.T) {
 	}
 }
 
-// wrong are files with one mistake each, and what must be said about it.
+// wrong are files with one mistake each, and the error that it must give.
 func wrong() map[string]string {
 	task := `"slots":1,"now_s":5,"tasks":[{"id":1,"state":"waiting","t_new_s":1}]}`
 	return map[string]string{

@@ -69,7 +69,7 @@ type Node struct {
 	Wrap func(argv []string) []string
 }
 
-// Nodes are n nodes, node1 and up, that are nobody's but the machine's own.
+// Nodes returns n nodes, node1 and up, without a Wrap.
 func Nodes(n int) []Node {
 	nodes := make([]Node, n)
 	for i := range nodes {
@@ -113,7 +113,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	return c, nil
 }
 
-// complete checks the configuration and fills in what it does not say.
+// complete checks the configuration and fills in the defaults.
 func (c *Config) complete() (err error) {
 	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
 		return fmt.Errorf("spark: folder of the cluster: %w", err)
@@ -218,7 +218,7 @@ func (c *Cluster) awaitWorkers(ctx context.Context, daemons []*cluster.Program) 
 	})
 }
 
-// await looks until done says so or fails.
+// await polls until done returns true or fails.
 func await(ctx context.Context, not string, done func() (bool, error)) error {
 	for {
 		ok, err := done()

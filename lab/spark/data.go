@@ -21,7 +21,7 @@ import (
 // text as escaped HTML.
 //
 // How often a word occurs follows Zipf's law. A part of the words is of a topic, and
-// topics drift through the file: posts far apart are of other things. So what a job says
+// topics drift through the file: posts far apart are of other things. So the result of a job
 // that has read only some of the file differs from the truth, the more the less it has read.
 type Posts struct {
 	// Bytes is about how long the file is.
@@ -133,7 +133,7 @@ func (g Graph) edges() [][2]int {
 	return edges
 }
 
-// writeLines writes what next appends until it says that it is done.
+// writeLines writes what next appends until it reports that it is done.
 func writeLines(path string, begin func() func([]byte, int64) ([]byte, bool)) (written int64, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return 0, fmt.Errorf("spark: data: %w", err)

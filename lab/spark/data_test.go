@@ -1,5 +1,5 @@
 // Claims: a data set depends on its seed alone; the exact answers are right; topics drift;
-// degrees follow a power law; the error of an answer is what its words say.
+// degrees follow a power law; the error of an answer is computed from its words.
 package spark
 
 import (

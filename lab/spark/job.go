@@ -19,13 +19,13 @@ import (
 	"headroom/lab/cluster"
 )
 
-// What an application has when nothing else is said.
+// The defaults of an application.
 const (
 	driverMemory   = "512m"
 	executorMemory = "512m"
 )
 
-// quietLog is the drivers' and executors' log4j2.properties: warnings, and what the hook says.
+// quietLog is the drivers' and executors' log4j2.properties: warnings, and the hook's messages.
 const quietLog = `rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
@@ -73,7 +73,7 @@ type Job struct {
 	Args              []string
 	// Master replaces the cluster's own, which then only starts executors; empty for the cluster's.
 	Master string
-	// Theta is the drop ratio that the hook is told by the configuration, 0 to 1, Seed what
+	// Theta is the drop ratio that the hook gets from the configuration, 0 to 1, Seed what
 	// chooses what is dropped. Without Config.Plugin there is no hook and both must be 0.
 	Theta float64
 	Seed  uint64
@@ -173,9 +173,9 @@ func (c *Cluster) submit(j Job, name string) []string {
 	return append(append(argv, j.Application), j.Args...)
 }
 
-// output is what the driver has said so far.
+// output is the driver's output so far.
 func (r *RunningJob) output() string {
-	text, _ := os.ReadFile(r.program.Log) // what cannot be read was not said
+	text, _ := os.ReadFile(r.program.Log) // an unreadable log counts as empty
 	return string(text)
 }
 

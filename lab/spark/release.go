@@ -39,7 +39,7 @@ type Release struct {
 
 // Fetch returns the release in dir (a folder of the user's cache when it is empty). When it is not there
 // yet, pip gets it into a virtual environment, some 400 MB on disk, which appears whole or
-// not at all; say is told of it and may be nil. Of several processes one fetches and the
+// not at all; say receives a notice and may be nil. Of several processes one fetches and the
 // others wait. The error wraps ErrUnavailable when that is not possible here.
 func Fetch(ctx context.Context, version, dir string, say func(string)) (Release, error) {
 	dir, err := cluster.FetchDir(dir, "spark-"+version)
@@ -125,7 +125,7 @@ func fetchStep(ctx context.Context, version string, argv []string) error {
 		ErrUnavailable, strings.Join(argv[1:3], " "), version, errors.Join(err, ctx.Err()), firstError(out))
 }
 
-// firstError is the line in which pip or venv says what is wrong.
+// firstError is the line in which pip or venv reports the error.
 func firstError(out []byte) string {
 	for line := range bytes.Lines(out) {
 		if bytes.Contains(bytes.ToLower(line), []byte("error")) {

@@ -54,7 +54,7 @@ func (j *Job) Spec() string {
 	return b.String()
 }
 
-// Decommission are the properties by which executors that are to go pass on what they hold.
+// Decommission are the properties by which executors that must go pass on what they hold.
 func Decommission() map[string]string {
 	return map[string]string{
 		"spark.decommission.enabled": "true", "spark.storage.decommission.enabled": "true", "spark.storage.decommission.shuffleBlocks.enabled": "true",

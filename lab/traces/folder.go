@@ -53,7 +53,7 @@ type File struct {
 	Swim bool
 }
 
-// Open opens a trace of a folder that is laid out as layout says. The error is fs.ErrNotExist where the folder does not have it.
+// Open opens a trace of a folder that is laid out as layout. The error is fs.ErrNotExist where the folder does not have it.
 func Open(dir, name string) (*File, error) {
 	for _, k := range layout() {
 		if k.name != name {

@@ -43,7 +43,7 @@ func (e *Error) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line,
 // Unwrap returns the error of reading the file.
 func (e *Error) Unwrap() error { return e.Err }
 
-// lines reads a file line by line, and knows where it is.
+// lines reads a file line by line, and tracks its position.
 type lines struct {
 	file   string
 	number int

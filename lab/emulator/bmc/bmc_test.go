@@ -57,7 +57,7 @@ func newBench(t *testing.T, server func(*bmc.Config), client func(*ipmi.Config))
 	return r
 }
 
-// await polls the meter until a reading is as wanted.
+// await polls the meter until a reading is as expected.
 func (r *bench) await(t *testing.T, what string, ok func(ipmi.Reading) bool) ipmi.Reading {
 	t.Helper()
 	var got ipmi.Reading
@@ -77,7 +77,7 @@ func in(state ipmi.State, why string) func(ipmi.Reading) bool {
 	}
 }
 
-// Lesson 11: every odd answer that was seen on a BMC is no number, and why is said.
+// Lesson 11: every odd answer that was seen on a BMC is no number, and the reason is reported.
 func TestFaultsAreSeenAndHeal(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
@@ -130,7 +130,7 @@ func TestFrozenReadingDoesNotFollow(t *testing.T) {
 	r.await(t, "200 W", reads(200))
 }
 
-// Lesson 11: a session does not outlive a restart of the BMC, and nobody tells the client.
+// Lesson 11: a session does not outlive a restart of the BMC, and the client gets no notice.
 func TestRestartedBMCIsLoggedInAgain(t *testing.T) {
 	t.Parallel()
 	r := newBench(t, nil, nil)
@@ -220,7 +220,7 @@ func TestCloseDoesNotWaitForASlowBMC(t *testing.T) {
 	r.bmc.SetFault(bmc.Fault{Slow: time.Minute})
 	r.await(t, "silent", in(ipmi.StateStale, "no answer"))
 	r.meter.Close()
-	r.bmc.Close() // the test's own deadline, and goleak, say whether these wait
+	r.bmc.Close() // the test's own deadline, and goleak, show whether these wait
 }
 
 func TestBadConfig(t *testing.T) {

@@ -75,7 +75,7 @@ func (s store) machine() *gobmc.BMC {
 	return m
 }
 
-// boot starts a life of the BMC. The lock is held, or nobody else is there yet.
+// boot starts a life of the BMC. The lock is held, or nothing else runs yet.
 func (b *BMC) boot() {
 	ctx, end := context.WithCancel(context.Background())
 	life := &boot{lan: &lan{bmc: b, in: make(chan datagram, maxQueue), done: ctx.Done()}, end: end}

@@ -79,7 +79,7 @@ func (b *BMC) answer(c command, from *handlers.HandlerContext, request []byte) (
 	switch {
 	case c.at.NetFn == types.NetFnGroupExtensionRequest && b.fault.NoDCMI:
 		return nil, codeInvalid
-	// The library gives a session what it asked for, not what its user has.
+	// The library gives a session what it requested, not what its user has.
 	case from.Session != nil && min(from.Session.PrivilegeLevel, b.cfg.privilege()) < c.privilege:
 		return nil, codePrivilege
 	case len(request) < c.least:
@@ -102,7 +102,7 @@ func (b *BMC) dcmi(do func(time.Time, []byte) ([]byte, byte)) func(time.Time, []
 	}
 }
 
-// capabilities says that power management is supported; DCMI v1.5, 6.1.
+// capabilities reports that power management is supported; DCMI v1.5, 6.1.
 func capabilities(_ time.Time, request []byte) ([]byte, byte) {
 	head := []byte{1, 5, 2} // DCMI 1.5, parameter revision 2
 	switch request[0] {

@@ -94,7 +94,7 @@ func (b *BMC) send(answer []byte, done <-chan struct{}, write func([]byte) (int,
 	held := append([]byte(nil), answer...)
 	b.late.after(f.Slow, func() {
 		select {
-		case <-done: // the boot that wanted to say it is over
+		case <-done: // the boot that sends it is over
 		default:
 			_, _ = write(held) // a network may lose it
 		}
@@ -102,7 +102,7 @@ func (b *BMC) send(answer []byte, done <-chan struct{}, write func([]byte) (int,
 	return len(answer), nil
 }
 
-// late holds up what a slow BMC has to say. What waits has no goroutine.
+// late delays the answers of a slow BMC. What waits has no goroutine.
 type late struct{ waiting atomic.Int64 }
 
 func (l *late) after(wait time.Duration, do func()) {

@@ -73,7 +73,7 @@ func (m *meter) mean() units.Power {
 	return units.Power(m.sum / float64(m.count))
 }
 
-// reading is what the BMC says now, with its faults. b.mu is held.
+// reading is what the BMC reports now, with its faults. b.mu is held.
 func (b *BMC) reading(now time.Time) units.Power {
 	f := b.fault
 	if !f.Freeze {

@@ -118,7 +118,7 @@ func FuzzDatagram(f *testing.F) {
 	})
 }
 
-// No request makes the BMC panic: what a machine asks comes without any authentication.
+// No request makes the BMC panic: a machine's requests come without any authentication.
 func FuzzRequest(f *testing.F) {
 	f.Add(byte(0x2c), byte(0x04), bytes.Repeat([]byte{0xdc}, 15))
 	f.Add(byte(0x0a), byte(0x23), []byte{0, 0, 1, 0, 0, 0xff})

@@ -12,7 +12,7 @@ const (
 	vmEnableIRQ  = 0x05
 	vmDisableIRQ = 0x06
 	// receiveIRQ is the bit of the BMC's global enables with which the machine's driver
-	// asks for interrupts; IPMI v2.0, 22.1.
+	// requests interrupts; IPMI v2.0, 22.1.
 	receiveIRQ = 0x01
 )
 
@@ -58,7 +58,7 @@ func (l *line) Read(to []byte) (int, error) {
 	}
 }
 
-// Write sends an answer as the fault has it, and before it whether interrupts are wanted.
+// Write sends an answer as the fault has it, and before it whether interrupts are enabled.
 func (l *line) Write(answer []byte) (int, error) {
 	head := l.interrupts()
 	_, err := l.door.bmc.send(append(head, answer...), l.door.done, l.Conn.Write)

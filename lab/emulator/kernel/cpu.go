@@ -52,7 +52,7 @@ func (t *Tree) setOnline(cpu int, text string) error {
 	return nil
 }
 
-// throttleCounts are what a CPU knows of having been too hot.
+// throttleCounts adds the counts of how often and how long a CPU was too hot.
 func (t *Tree) throttleCounts(dir string, cpu int) {
 	d := t.plant.At(cpu)
 	for _, level := range []string{"core", "package"} {
@@ -84,7 +84,7 @@ func list(in func(cpu int) bool, cores int) string {
 	return strings.Join(parts, ",")
 }
 
-// proc builds the part of proc that tells CPU use, pressure and identity.
+// proc builds the part of proc that shows CPU use, pressure and identity.
 func (t *Tree) proc(id Identity) {
 	t.reading("proc/stat", Slow, func() (string, error) { return t.stat(), nil })
 	t.fixed("proc", "cpuinfo", t.cpuinfo())
@@ -116,7 +116,7 @@ func (t *Tree) stat() string {
 		"softirq 0 0 0 0 0 0 0 0 0 0 0", user, idle, each.String(), t.booted.Unix(), running)
 }
 
-// cpuinfo is proc/cpuinfo as far as anybody asks it which processor this is.
+// cpuinfo is the part of proc/cpuinfo that identifies the processor.
 func (t *Tree) cpuinfo() string {
 	var parts []string
 	for cpu := range t.plant.Spec().Cores {

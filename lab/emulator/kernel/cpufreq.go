@@ -60,8 +60,8 @@ type policy struct {
 	driver   driver
 	cpu      int
 	governor string
-	min, max units.Freq // what was asked for, within the hardware's range
-	speed    units.Freq // what the userspace governor was told
+	min, max units.Freq // requested, within the hardware's range
+	speed    units.Freq // what the userspace governor was set to
 	epp      string
 	late     []func() // for the worker to carry out
 }
@@ -135,7 +135,7 @@ func (t *Tree) storeSwitch(offMeans bool) func(string) error {
 }
 
 // boundAnew is what cppc_cpufreq does when boost is switched: the highest frequency
-// becomes another one, and every policy's ceiling with it, whatever somebody wanted.
+// becomes another one, and every policy's ceiling with it, whatever was set.
 func (t *Tree) boundAnew() {
 	for _, p := range t.policies {
 		if p.driver.name == "cppc_cpufreq" {
@@ -290,7 +290,7 @@ func (p *policy) setMax(text string) error {
 	return nil
 }
 
-// setMin takes the lowest frequency that the governor may ask for.
+// setMin takes the lowest frequency that the governor may request.
 func (p *policy) setMin(text string) error {
 	v, err := ParseScan(text)
 	if err != nil {
@@ -399,7 +399,7 @@ func (p *policy) setSpeed(text string) error {
 	return nil
 }
 
-// apply sets the plant's ceiling to what the governor asks for under load.
+// apply sets the plant's ceiling to what the governor requests under load.
 func (p *policy) apply() {
 	ask := p.shownMax()
 	switch {

@@ -30,7 +30,7 @@ const (
 	Clear      = "clear"       // ends all of them
 )
 
-// faultNames are the faults that a tree knows, in the order that help lists them.
+// faultNames are the faults that a tree supports, in the order that help lists them.
 func faultNames() []string {
 	return []string{FailRead, FailWrite, Frozen, Locked, Drift, Reset, Jump, OfflineCPU, Permission, Hot, Unbound, NoTurbo, Clear}
 }
@@ -56,7 +56,7 @@ func (f *faults) reading(a *Attr) error {
 		return err
 	}
 	if a.role == counter && aims(f.failRead, a.zone) {
-		return syscall.EINVAL // powercap: whatever the driver said
+		return syscall.EINVAL // powercap: whatever the driver returned
 	}
 	return nil
 }
@@ -210,7 +210,7 @@ func (t *Tree) rival() {
 
 func (t *Tree) writeRival() {
 	if t.faults.locked {
-		return // nobody can write
+		return // no file can be written
 	}
 	t.plant.SetLimit(0, t.faults.drift)
 }
@@ -243,7 +243,7 @@ func (t *Tree) heat(text string) error {
 	return nil
 }
 
-// lockTurbo has the turbo switch refuse whoever writes it.
+// lockTurbo makes the turbo switch refuse writes.
 func (t *Tree) lockTurbo() error {
 	if t.byPath[path.Join(cpuDevices, "intel_pstate/no_turbo")] == nil && t.byPath[path.Join(cpuDevices, "cpufreq/boost")] == nil {
 		return fmt.Errorf("%w: this machine has no turbo switch", ErrFault)

@@ -3,7 +3,7 @@
 //
 // The one idea: a file of sysfs is two functions. Show returns its text and store accepts a text,
 // and both may return an error number. This package has them for every file of a machine of a given
-// Shape, and knows nothing about how a file reaches a reader. Package treefs puts them behind a
+// Shape, and does not depend on how a file reaches a reader. Package treefs puts them behind a
 // FUSE mount, which passes the error numbers on, or copies the values to plain files, which cannot.
 //
 // The semantics are those of Linux 6.1 with its real drivers on simulated registers: a failed zone
@@ -29,7 +29,7 @@ import (
 )
 
 // Pace is how soon a file's text changes, or how soon a write to it must act
-// where somebody has to look for writes.
+// where writes must be polled for.
 type Pace int
 
 // Paces of files.
@@ -97,7 +97,7 @@ type Tree struct {
 type Identity struct {
 	MachineID string    // 32 hexadecimal digits
 	BootID    string    // a UUID
-	Booted    time.Time // what proc/stat says in btime
+	Booted    time.Time // btime in proc/stat
 }
 
 // New is the tree of a machine of the given shape. p must have been made of
@@ -151,7 +151,7 @@ func (t *Tree) Read(a *Attr) (string, error) {
 }
 
 // Write gives the file text, which may end in one line break. The error is the
-// number (syscall.Errno) that a writer gets; nil does not say that the value was
+// number (syscall.Errno) that a writer gets; nil does not mean that the value was
 // taken.
 func (t *Tree) Write(a *Attr, text string) error {
 	text = strings.TrimSuffix(text, "\n")

@@ -29,7 +29,7 @@ type Shape struct {
 	// Spec describes the machine's parts. Spec.Packages is Sockets times Dies.
 	Spec plant.Spec
 
-	// Powercap is what its RAPL zones can do; Core, Uncore and DRAM say which zones
+	// Powercap is what its RAPL zones can do; Core, Uncore and DRAM determine which zones
 	// a package has below it, Psys whether there is one of the whole platform.
 	Powercap           Powercap
 	Core, Uncore, DRAM bool
@@ -45,8 +45,8 @@ type Shape struct {
 	Driver string
 	// Userspace is true if the userspace governor is loaded.
 	Userspace bool
-	// Hwmon is the name of the temperature driver in hwmon, "" for none; Zones says
-	// that there are thermal zones.
+	// Hwmon is the name of the temperature driver in hwmon, "" for none; Zones reports
+	// whether there are thermal zones.
 	Hwmon string
 	Zones bool
 	// Vendor is vendor_id in proc/cpuinfo.

@@ -50,6 +50,6 @@ func ParseBool(text string) (bool, error) {
 	}
 }
 
-// checkUint and checkBool only say whether the kernel could read text.
+// checkUint and checkBool only report whether the kernel could read text.
 func checkUint(text string) error { _, err := ParseUint(text); return err }
 func checkBool(text string) error { _, err := ParseBool(text); return err }

@@ -36,14 +36,14 @@ const (
 	// it must carry than to what must open it.
 	holdRatio = 1.2
 	// warmth is its time constant. At 2.55 times the rating, from cold, it opens after
-	// 50 s; table 7 asks for 1 to 60 s up to 32 A, and up to 120 s above. At 1.45 times
+	// 50 s; table 7 requires 1 to 60 s up to 32 A, and up to 120 s above. At 1.45 times
 	// it opens after 4 min.
 	warmth = 200 * time.Second
 )
 
 // Breaker is a thermal-magnetic circuit breaker above the machines: a bimetal, which
 // remembers I^2 t and cools, and a magnet, which does not wait. Its current is the power
-// over a voltage that does not move, so it is told watts. Once open it stays open. It
+// over a voltage that does not move, so it takes watts. Once open it stays open. It
 // reads no clock and belongs to one goroutine.
 type Breaker struct {
 	rating  float64 // watts

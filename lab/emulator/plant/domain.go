@@ -29,7 +29,7 @@ func (c Constraint) String() string {
 // Bank names one of the sets of registers that hold a package's limits.
 type Bank int
 
-// The banks. Only a machine whose Spec says Twin has the second.
+// The banks. Only a machine whose Spec sets Twin has the second.
 const (
 	MSR  Bank = 0 // model-specific registers
 	MMIO Bank = 1 // memory-mapped registers

@@ -267,7 +267,7 @@ func TestCountersBeginApart(t *testing.T) {
 		for i, d := range p.Domains() {
 			for _, e := range []units.Energy{d.Energy(), d.CoreEnergy(), d.DRAMEnergy(), d.UncoreEnergy()} {
 				if i == 0 && (e == d.Energy() || e == d.DRAMEnergy()) {
-					continue // these two begin where the specification says
+					continue // these two begin at the specification's values
 				}
 				if seen[e] {
 					t.Errorf("two counters show %d", e)

@@ -234,7 +234,7 @@ func (c *Cgroup) Hold(roots []int) error {
 const moveTries = 10
 
 // moveFamily moves a process and its descendants, and walks again until a walk
-// finds nobody new: a child forked before its parent was moved is born outside.
+// finds no new process: a child forked before its parent was moved is born outside.
 func (c *Cgroup) moveFamily(root int) error {
 	inside := make(map[int]bool)
 	var errs []error

@@ -101,7 +101,7 @@ func (s *Signals) Hold(roots []int) error {
 	return s.note()
 }
 
-// note writes down who is held, so that a killed run leaves nobody stopped forever.
+// note records the held processes, so that a killed run leaves none stopped forever.
 func (s *Signals) note() error {
 	list := make([]noted, 0, len(s.members))
 	for pid, m := range s.members {
@@ -117,7 +117,7 @@ func (s *Signals) note() error {
 	return nil
 }
 
-// Step pays for what was used and stops or continues everybody.
+// Step pays for what was used and stops or continues every process.
 func (s *Signals) Step(dt time.Duration, cores float64) (time.Duration, error) {
 	used := s.used()
 	s.cores = cores

@@ -170,7 +170,7 @@ func TestCgroupHoldsTheShare(t *testing.T) {
 	}
 }
 
-// The files of cgroup version 2 are written and read as its documentation says
+// The files of cgroup version 2 are written and read as documented
 // (on a folder of plain files: this proves the format, not the slowing).
 func TestCgroupVersion2Files(t *testing.T) {
 	t.Parallel()
@@ -227,7 +227,7 @@ func TestWeigh(t *testing.T) {
 	}
 }
 
-// A host without a CPU controller says so.
+// A missing CPU controller is reported.
 func TestNoCgroup(t *testing.T) {
 	t.Parallel()
 	if _, err := hostAPI(t.TempDir()); !errors.Is(err, errNoCgroup) {
@@ -254,7 +254,7 @@ func TestPeriodForSmallShares(t *testing.T) {
 	}
 }
 
-// Descendants of a process are found whichever way the kernel tells them.
+// Descendants of a process are found whichever way the kernel lists them.
 func TestDescendants(t *testing.T) {
 	t.Parallel()
 	root := busy(t).Process.Pid

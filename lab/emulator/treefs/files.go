@@ -198,7 +198,7 @@ func (m *maker) folder(name string) (*os.Root, error) {
 }
 
 // create makes the file again with its folders. The descriptor stays writable for
-// us whatever the mode says.
+// us whatever the mode.
 func (m *maker) create(a *kernel.Attr, text string) (*file, error) {
 	dir, err := m.folder(path.Dir(a.Path))
 	if err != nil {
@@ -276,7 +276,7 @@ func (f *Files) poll(c *control) error {
 			c.empty++
 			return nil
 		}
-		_ = f.tree.Write(c.attr, read) // a plain file cannot say that it was refused
+		_ = f.tree.Write(c.attr, read) // a plain file cannot return an error
 	}
 	c.empty = 0
 	held, err := f.tree.Read(c.attr)

@@ -21,7 +21,7 @@ type Outcome struct {
 	Done, Dropped, InTime int
 	// Work and Wasted are container seconds: all that it held, and those that counted for nothing.
 	Work, Wasted float64
-	// Runs is the number of its executions, Theta the largest part of its tasks that it was to drop.
+	// Runs is the number of its executions, Theta the largest part of its tasks that it had to drop.
 	Runs  int
 	Theta float64
 	// Sprints is the number of its sprints, Spent what these took above the caps.

@@ -8,7 +8,7 @@ import (
 )
 
 // Eagle: distributors probe for short jobs as Sparrow's do, and one more, the central one, places the tasks of long jobs outside of
-// the short partition, which is the first workers. A monitor with a task of a long job refuses probes of short ones, and says which others have such tasks.
+// the short partition, which is the first workers. A monitor with a task of a long job refuses probes of short ones, and reports which others have such tasks.
 
 // startEagle starts monitors, distributors and the central one.
 func startEagle(ctx context.Context, p *plant, seed uint64) (system, error) {

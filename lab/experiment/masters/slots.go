@@ -22,7 +22,7 @@ type slots struct {
 
 	mu      sync.Mutex
 	streams map[string]chan *headroomv1.WorkMessage
-	// given are the tasks that have not ended: a worker repeats results, and asks again where its stream broke.
+	// given are the tasks that have not ended: a worker repeats results, and requests again where its stream broke.
 	given map[string]*headroomv1.Task
 	stop  context.CancelFunc
 	over  chan struct{}

@@ -6,8 +6,8 @@ import (
 	"headroom/jobs/dispatch/sparrow"
 )
 
-// Sparrow: each distributor probes twice as many monitors as a job has tasks; a monitor whose worker is free asks the
-// distributor of its oldest probe for a task.
+// Sparrow: each distributor probes twice as many monitors as a job has tasks; a monitor whose worker is free requests a task from the
+// distributor of its oldest probe.
 
 // startSparrow starts monitors and distributors.
 func startSparrow(ctx context.Context, p *plant, seed uint64) (system, error) {
@@ -19,7 +19,7 @@ func startSparrow(ctx context.Context, p *plant, seed uint64) (system, error) {
 // none is no central distributor.
 const none = -1
 
-// held are the tasks of a distributor's jobs that no monitor has asked for.
+// held are the tasks of a distributor's jobs that no monitor has requested.
 type held struct {
 	jobs sparrow.Jobs[int] // indexes of tasks
 	of   map[int]*heldJob
@@ -44,7 +44,7 @@ func (h *held) take(m *message) {
 	h.of[m.Job] = &heldJob{id: h.jobs.Submit(indexes), lengths: m.Lengths, mean: m.Mean}
 }
 
-// answer is the answer to a monitor that asks for a task.
+// answer is the answer to a monitor that requests a task.
 func (h *held) answer(m *message) outgoing {
 	if x := h.of[m.Job]; x != nil {
 		if task, ok := h.jobs.Bind(x.id); ok {
@@ -71,7 +71,7 @@ func (h *held) end(m *message) {
 	}
 }
 
-// hear answers a monitor that asks, and counts a task that has ended.
+// hear answers a monitor that requests a task, and counts a task that has ended.
 func (h *held) hear(m *message) []outgoing {
 	switch m.Kind {
 	case ask:

@@ -50,7 +50,7 @@ type cabStep struct{ cap, from float64 }
 
 func cabSteps() []cabStep { return []cabStep{{250. / 350, 0}, {200. / 350, 0.2}, {175. / 350, 0.45}} }
 
-// cabJob is an application of the set, in the queue 1 to 3 of the quality asked for.
+// cabJob is an application of the set, in the queue 1 to 3 of the quality requested.
 type cabJob struct {
 	name  string
 	queue int
@@ -384,7 +384,7 @@ func kept(h *jhist.History, committed *headroomv1.Job, floor float64) float64 {
 }
 
 // errors adds how far finish times were off: those that the coordinators expected against the paper's filter, which sees
-// the same and knows no reduce part; and in the window after the last step, filter and learned curve as they are and
+// the same and models no reduce part; and in the window after the last step, filter and learned curve as they are and
 // blind to power. None has seen an earlier run.
 func (c *cabRun) errors(f experiment.Figures, ends, mapEnds []time.Time) {
 	type estimators struct{ filter, filterBlind, learned, learnedBlind *progress.Tracker }

@@ -150,7 +150,7 @@ func TestEngineHoldsShares(t *testing.T) {
 	}
 }
 
-// Task times have the mean and the spread that they are said to have.
+// Task times have their nominal mean and spread.
 func TestTaskTimes(t *testing.T) {
 	t.Parallel()
 	for _, w := range sets() {
@@ -219,7 +219,7 @@ func TestStopsKillOrDrain(t *testing.T) {
 }
 
 // Uncapped finish times are learned, alike by every variant, and are not the true ones;
-// whoever has seen no earlier run is further off.
+// an estimator that has seen no earlier run is further off.
 func TestUncappedTimesAreLearned(t *testing.T) {
 	t.Parallel()
 	off := func(results map[key]result, variant string) float64 {

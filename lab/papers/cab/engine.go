@@ -57,10 +57,10 @@ type setup struct {
 	variant variant
 	floors  []float64
 	// uncapped is the true uncapped finish time of each job, by which runs are measured and
-	// caps step; only an oracle's job loop is told it. nil in the uncapped run itself.
+	// caps step; only an oracle's job loop gets it. nil in the uncapped run itself.
 	uncapped []time.Duration
 	// pool is what earlier runs of jobs of the same names have taught, poolBlind what they
-	// taught whoever is blind to power.
+	// taught estimators blind to power.
 	pool, poolBlind *progress.Pool
 }
 
@@ -153,7 +153,7 @@ func (e *engine) every(period time.Duration, rank uint8, do func()) {
 // now is the time of the run.
 func (e *engine) now() time.Duration { return e.clock.Now() }
 
-// outcome is what came of a run.
+// outcome is the result of a run.
 type outcome struct {
 	ends    []time.Duration
 	mapEnds []time.Duration

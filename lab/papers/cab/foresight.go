@@ -54,7 +54,7 @@ type foresight struct {
 	stepped         time.Duration // when the cap last stepped; 0: never
 }
 
-// estimators are those of one job: ours as it knows earlier runs, ours of a job that it
+// estimators are those of one job: ours with earlier runs, ours of a job that it
 // has never seen, the paper's filter, and two of them blind to power.
 type estimators struct {
 	learned, fresh, filter, learnedBlind, filterBlind *progress.Tracker
@@ -102,9 +102,9 @@ func seenBy(o progress.Observation, blind bool) progress.Observation {
 	return o
 }
 
-// look lets the estimators look at every job and compares now and then what they say of
+// look lets the estimators look at every job and compares now and then their predictions of
 // its end with what would come, while it has map tasks that have not begun. The filter
-// knows no reduce part: it is held against the end of the map part.
+// models no reduce part: it is held against the end of the map part.
 func (f *foresight) look(e *engine, in *arbiter.Input) {
 	if f.cap != 0 && f.cap != e.server.cap {
 		f.stepped = e.now()

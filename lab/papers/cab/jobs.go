@@ -6,7 +6,7 @@ import (
 )
 
 // app is one of the paper's five applications: how its tasks are distributed. The
-// paper says nothing of sizes; inputs are chosen here so that the jobs of a set are
+// paper gives no sizes; inputs are chosen here so that the jobs of a set are
 // about as long as each other.
 type app struct {
 	name string

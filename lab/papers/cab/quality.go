@@ -10,7 +10,7 @@ import (
 )
 
 // profiles are the quality profiles of our own programs, as `scheduler profile` measured
-// them; profiles/README.md says how.
+// them; profiles/README.md describes how.
 //
 //go:embed profiles/*.json
 var profiles embed.FS

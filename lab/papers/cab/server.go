@@ -27,10 +27,10 @@ type physics struct {
 
 // chosen is the server that targets are judged on. The exponent, 1.15, is chosen once, so
 // that a run under the stepping cap takes about 1.72 times as long as without, as in the
-// paper's Table II; near 1 it says that power follows frequency with nearly the same
+// paper's Table II; near 1 it means that power follows frequency with nearly the same
 // voltage, as in the lower half of the range of these CPUs. With 78 % of a core
 // busy the server draws less than at maximum load, and the paper's highest cap, 250 W,
-// costs little, as the paper says of it.
+// costs little, as in the paper.
 func chosen() physics { return physics{exponent: 1.15, busy: 0.78} }
 
 // spec is the server. It draws 350 W at the wall at full load and 100 W idle.

@@ -24,12 +24,12 @@ type key struct {
 	measured bool
 }
 
-// result is what came of one run of an experiment.
+// result holds the figures of one run of an experiment.
 type result struct {
 	// runtime is the set's, jobs are its jobs', each over the uncapped one.
 	runtime float64
 	jobs    []float64
-	// done is the least of the jobs' tasks done over what their floors ask for; below 1
+	// done is the least of the jobs' tasks done over what their floors require; below 1
 	// a floor was broken.
 	done float64
 	// held is the mean of the containers that each job had while all ran.
@@ -53,7 +53,7 @@ type study struct {
 	// too; none in a study without.
 	measured []set
 	// estimates: finish times are compared with what would come, by estimators that are
-	// blind to power as said.
+	// blind to power as set in blind.
 	estimates bool
 	blind     blindness
 	// curve is the estimator in the place of ours; none for ours.
@@ -71,7 +71,7 @@ func whole(measured []set) study {
 	}
 }
 
-// run runs every experiment with as many seeds as asked for, the first being seed. The
+// run runs every experiment with the requested number of seeds, the first being seed. The
 // trials are in the order of their seeds.
 func (s *study) run(ctx context.Context, seed uint64, seeds int) ([]trial, error) {
 	trials := make([]trial, seeds)
@@ -138,7 +138,7 @@ const (
 	earlierFree = 5
 )
 
-// lessons are what earlier runs have taught, and what they would have taught whoever is
+// lessons are what earlier runs have taught, and what they would have taught estimators
 // blind to power.
 type lessons struct{ all, blind progress.Pool }
 

@@ -16,7 +16,7 @@ type figures struct {
 	measured []set
 }
 
-// each is one value for each seed: f of its trial. Seeds of which f does not know it are left out.
+// each is one value for each seed: f of its trial. Seeds for which f has none are left out.
 func (f *figures) each(of func(t *trial) (float64, bool)) report.Stat {
 	return report.Each(f.trials, func(t trial) (float64, bool) { return of(&t) })
 }
@@ -45,7 +45,7 @@ func (t *trial) change(k key, than string) (float64, bool) {
 }
 
 // plain is the key of the run that stands for k: that of the capped variant, which has no
-// floors and asks for no finish times, is made once.
+// floors and requests no finish times, is made once.
 func (k key) plain() key {
 	if k.variant == capped {
 		k.oracle, k.measured = false, false

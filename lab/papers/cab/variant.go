@@ -11,7 +11,7 @@ import (
 )
 
 // variant is one way to run a set. All of them are settings of one job loop, which is
-// told the same: what this run has shown so far, and what earlier runs of jobs of these
+// given the same: what this run has shown so far, and what earlier runs of jobs of these
 // names taught.
 type variant struct {
 	name string
@@ -20,7 +20,7 @@ type variant struct {
 	// kills: an early stop ends the running maps too, as the paper's does; otherwise they
 	// run to their ends.
 	kills bool
-	// oracle: the job loop is told the true uncapped finish times.
+	// oracle: the job loop gets the true uncapped finish times.
 	oracle   bool
 	settings arbiter.Settings
 	mistake  mistake
@@ -55,7 +55,7 @@ const (
 // variants are those that run under a cap, in the order in which they are shown.
 func variants() []variant {
 	plain := arbiter.Settings{Estimator: progress.Paper, Containers: containers.Fair}
-	// The paper and its code know no hysteresis; both give new shares every 20 s, the
+	// The paper and its code have no hysteresis; both give new shares every 20 s, the
 	// length of the window that they look back.
 	printed := arbiter.Settings{Estimator: progress.Paper, Containers: containers.Paper, Damping: containers.Damping{Every: 20 * time.Second}}
 	code := arbiter.Settings{Estimator: progress.Released, Containers: containers.Released, Damping: containers.Damping{Every: 20 * time.Second}}
@@ -79,8 +79,7 @@ func named(names ...string) []variant {
 	return slices.DeleteFunc(variants(), func(v variant) bool { return !slices.Contains(names, v.name) })
 }
 
-// oracles are variants as they would be if they knew the true uncapped finish times. The
-// capped one asks for none.
+// oracles are variants with the true uncapped finish times. The capped one requests none.
 func oracles(of []variant) []variant {
 	var all []variant
 	for _, v := range of {

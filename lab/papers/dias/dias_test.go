@@ -1,6 +1,6 @@
 // Claims: the simulated queue is the one of the closed forms, with the numbers that Table 2
 // implies; sprints last as long as timer and joules permit, and every joule is
-// counted; killed time is what the formula says; the same seeds give the same bytes;
+// counted; killed time is what the formula gives; the same seeds give the same bytes;
 // the report has every target of DIAS, and each notices a mistake.
 package dias
 
@@ -252,7 +252,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// What the controller is asked with is what production learns from the same runs, and nothing of the classes themselves.
+// The controller's input is what production learns from the same runs, and nothing of the classes themselves.
 func TestControllerAsksWhatProductionLearns(t *testing.T) {
 	t.Parallel()
 	questions := testkit.Need(asks(experiments()[:1]))(t)
@@ -288,7 +288,7 @@ func command(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// exit is the exit code that an error asks for; -1 where it asks for none.
+// exit is the exit code that an error carries; -1 where it carries none.
 func exit(err error) int {
 	if e, ok := errors.AsType[*cli.Error](err); ok {
 		return e.Exit

@@ -8,7 +8,7 @@ import (
 	"headroom/jobs/quality"
 )
 
-// What ours is told is what the scheduler would have noted of earlier runs with other draws
+// The input of ours is what the scheduler would have noted of earlier runs with other draws
 // (seeds below those that are judged), and learned by the same functions: rates, jobs by
 // waves, and how fast a sprint is. It begins without dropping and without sprints, chooses,
 // runs with what it chose (the paper's setting while it finds nothing), and chooses again
@@ -26,7 +26,7 @@ const (
 	lessonStream = 1 << 20
 	// toldSpeed is what an operator would expect of a sprint: the clocks' 2.4 over 0.8 GHz.
 	toldSpeed = 3
-	// boundSeeds is how many earlier runs say what the paper's setting achieves.
+	// boundSeeds is how many earlier runs show what the paper's setting achieves.
 	boundSeeds = 5
 )
 
@@ -162,7 +162,7 @@ func (n *noted) unsprinted(speed float64) deflation.Measure {
 }
 
 // responses are the mean response times under a policy in earlier runs, the highest class
-// first. Those runs were made without a mutant's faults: they say what is asked for.
+// first. Those runs were made without a mutant's faults: they set the bounds.
 func (e experiment) responses(p policy) (means [2]float64, err error) {
 	for seed := range uint64(boundSeeds) {
 		o, err := simulate(arrive(seed+1, lessonStream+1, e.classes, jobsWhole), p, faults{})

@@ -88,7 +88,7 @@ func arrive(seed, stream uint64, classes []class, n int) *trace {
 	return t
 }
 
-// course is how a job goes at base frequency: the same at every asking.
+// course is how a job goes at base frequency: the same at every call.
 func (t *trace) course(job int, theta float64) course {
 	if c, ok := t.times[job][theta]; ok {
 		return c
@@ -103,7 +103,7 @@ func (t *trace) course(job int, theta float64) course {
 
 func seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
 
-// done is what came of one job.
+// done is the result of one job.
 type done struct {
 	class int
 	// response is from arrival to end; exec is its last run's time, of which it sprinted
@@ -111,10 +111,10 @@ type done struct {
 	response, exec, fast float64
 	runs                 int
 	joules               float64
-	// theta is its last run's drop ratio; timed tells that this had a sprint timer.
+	// theta is its last run's drop ratio; timed is true if that run had a sprint timer.
 	theta float64
 	timed bool
-	// overtaken tells that a job of its class that arrived later had ended before it.
+	// overtaken is true if a job of its class that arrived later had ended before it.
 	overtaken bool
 }
 
@@ -165,7 +165,7 @@ type running struct {
 	sprint       float64 // s sprinted
 }
 
-// epoch is the time 0 of a run: the dispatcher wants points in time.
+// epoch is the time 0 of a run: the dispatcher needs points in time.
 func epoch() time.Time { return time.Unix(0, 0).UTC() }
 
 // simulate runs a trace under a policy, to the end of its last job, on a machine with faults.

@@ -69,7 +69,7 @@ type theory struct {
 	upsideDown bool
 }
 
-// validation is what the models say beside what was observed.
+// validation holds the models' results beside the observed ones.
 type validation struct {
 	noise     float64 // of the machine that the record was made on
 	jobs      []jobPoint
@@ -152,7 +152,7 @@ func (r *record) fitted(use string, fit fitting) (models [2]func(theta float64) 
 	return models, nil
 }
 
-// validate asks the models for all points; the queue of recorded jobs runs on as many
+// validate solves the models at all points; the queue of recorded jobs runs on as many
 // seeds as the study, and no longer.
 func (r *record) validate(ctx context.Context, t theory, seed uint64, seeds, jobs int) (*validation, error) {
 	v := &validation{noise: r.noise()}
@@ -262,7 +262,7 @@ func (s *study) find(name string) (experiment, bool) {
 	return experiment{}, false
 }
 
-// solve asks the queue and puts its answers beside what was simulated; services are the
+// solve computes the queue and puts the results beside what was simulated; services are the
 // highest class's first.
 func (s *study) solve(e experiment, ratio float64, services []queueing.PH, t theory) ([]responsePoint, error) {
 	var order []int // from the lowest priority on

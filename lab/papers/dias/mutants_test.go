@@ -32,7 +32,7 @@ func TestMutants(t *testing.T) {
 type mutant struct {
 	name string
 	// on are the experiments to repeat; models reports whether those of Figs. 4 and 5 and of the
-	// queue are asked again, control whether the controller is.
+	// queue are solved again, control whether the controller is.
 	on              []string
 	models, control bool
 	spoil           func(w *whole)

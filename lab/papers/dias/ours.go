@@ -13,7 +13,7 @@ import (
 	"headroom/units"
 )
 
-// The policies whose drop ratio and sprint timer package deflation finds: ours knows what
+// The policies whose drop ratio and sprint timer package deflation finds: ours has what
 // the scheduler would have learned from its own earlier runs, oracle the truth.
 const (
 	ours   = "ours"
@@ -23,14 +23,14 @@ const (
 // choice is what was chosen, beside the paper's setting.
 type choice struct {
 	asked
-	// ours are the points found, by judged seed, and oracle the one of somebody who knows all;
+	// ours are the points found, by judged seed, and oracle the one with full knowledge;
 	// nil where nothing ever kept the bounds. speeds are how fast sprints were thought to be.
 	ours   []*deflation.Point
 	speeds []float64
 	oracle *deflation.Point
 }
 
-// asked is what the controller is asked for in an experiment.
+// asked is the controller's task in an experiment.
 type asked struct {
 	experiment
 	// id is that of its targets.
@@ -41,12 +41,12 @@ type asked struct {
 	bounds   [2]float64
 	// sprints: the high class may sprint on the limited budget.
 	sprints bool
-	// reserve is the part of the low class's bound that is asked of the model: package
-	// deflation says that its answer may be a tenth too short where the budget pays only a part.
+	// reserve is the part of the low class's bound that is given to the model: package
+	// deflation documents that its answer may be a tenth too short where the budget pays only a part.
 	reserve float64
 }
 
-// asks are what the controller is asked for: the use case of section 5.2.1 (up to 30 %
+// asks are the controller's tasks: the use case of section 5.2.1 (up to 30 %
 // error, high jobs within 100 s in the mean, for which the paper drops 20 %), and Fig. 11
 // with the limited budget (up to 15 % error, no class slower than it was under DIAS(0,20)
 // in earlier runs).
@@ -66,7 +66,7 @@ func asks(all []experiment) (out []asked, err error) {
 	return out, nil
 }
 
-// problem is the question, with the classes' jobs as somebody knows them; speed is what is
+// problem builds the problem from what is known of the classes' jobs; speed is what is
 // known of sprints.
 func (a *asked) problem(lows, highs deflation.Jobs, rates [2]float64, speed float64) (deflation.Problem, error) {
 	profile, err := fig6()
@@ -90,7 +90,7 @@ func (a *asked) problem(lows, highs deflation.Jobs, rates [2]float64, speed floa
 	return p, nil
 }
 
-// solve asks the deflator; nil where nothing keeps the bounds.
+// solve runs the deflator; nil where nothing keeps the bounds.
 func solve(p deflation.Problem) (*deflation.Point, error) {
 	answer, err := deflation.Choose(p)
 	if err != nil {
@@ -126,7 +126,7 @@ func tryRatios() []float64 {
 	return all
 }
 
-// truly is the choice of somebody who knows what nobody can: the time of jobs at every
+// truly is the choice with perfect knowledge: the time of jobs at every
 // ratio from thousands of them, the rates, and the speed of a sprint.
 func (a *asked) truly() (*deflation.Point, error) {
 	lows, err := truth(a.classes[low].work, tryRatios())
@@ -224,7 +224,7 @@ func (c *choice) mean(of func(at *deflation.Point) float64) report.Stat {
 	return report.Of(all)
 }
 
-// inWords says what was chosen, in the mean of the seeds.
+// inWords describes what was chosen, in the mean of the seeds.
 func (c *choice) inWords() string {
 	theta := c.mean(func(at *deflation.Point) float64 { return 100 * at.Classes[0].Theta })
 	text := fmt.Sprintf("low jobs drop %.1f %% (%.1f to %.1f)", theta.Mean, theta.Low, theta.High)

@@ -22,7 +22,7 @@ var recordedJSON []byte
 
 // record is a file of real runs.
 type record struct {
-	// Made says how and where the runs were made, in words.
+	// Made describes how and where the runs were made, in words.
 	Made string `json:"made"`
 	// Spark is its version, Slots the tasks that run at a time, Partitions the map tasks of
 	// a job with nothing dropped, Reduces those of its second stage.

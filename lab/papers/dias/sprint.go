@@ -12,7 +12,7 @@ const (
 	busyWatts   = 180
 	sprintWatts = 270
 	extraWatts  = sprintWatts - busyWatts
-	// idleWatts is ours, the paper says nothing of idle servers: it is that of the
+	// idleWatts is ours, the paper gives none for idle servers: it is that of the
 	// emulated plant, 100 of 350 W, at the paper's 270 W.
 	idleWatts = 77
 )

@@ -263,8 +263,8 @@ type study struct {
 	trials      [][]trial // by experiment and seed
 }
 
-// run tries every experiment with as many seeds as asked for, the first being seed, on
-// all cores. said hears after each trial how many are done.
+// run tries every experiment with the requested number of seeds, the first being seed, on
+// all cores. said is called after each trial with the number done.
 func run(ctx context.Context, all []experiment, seed uint64, seeds, jobs int, said func(done, of int)) (*study, error) {
 	s := &study{experiments: all, trials: make([][]trial, len(all))}
 	for i := range s.trials {

@@ -159,7 +159,7 @@ func (s *study) fig9() []report.Target {
 		change := func(than string, class int) report.Stat { return s.change(three, policy, than, tailOf(class)) }
 		h, m, l := change("P", high), change("P", medium), change("P", lowest)
 		lm, mm := s.change(three, policy, "P", meanOf(lowest)), s.change(three, policy, "P", meanOf(medium))
-		// What the drop itself gains, on the same jobs: all three tails are to fall, those of the low class by a wave's worth.
+		// What the drop itself gains, on the same jobs: all three tails must fall, those of the low class by a wave's worth.
 		dh, dm, dl := change("NP", high), change("NP", medium), change("NP", lowest)
 		least := []float64{-40, -55}[i]
 		note := fmt.Sprintf("against P the low class to gain more than the medium one (tails %.1f and %+.1f %%, means %.1f and %+.1f %%), and against NP all three tails to fall, the low one's by %g %% or more (%.1f, %.1f, %.1f %%)",
@@ -222,7 +222,7 @@ func paperTable2() []struct {
 	}
 }
 
-// table2 is A16, within 15 %; policies are to be in the paper's order.
+// table2 is A16, within 15 %; policies must be in the paper's order.
 func (s *study) table2() []report.Target {
 	var all []report.Target
 	rows := paperTable2()

@@ -8,7 +8,7 @@
 // policy starts it.
 //
 // Guarantees: the same seed gives the same numbers. Estimates come from progress reports and ended
-// tasks, for all policies alike. No policy knows the time of a task before it has ended, except the
+// tasks, for all policies alike. No policy sees the time of a task before it has ended, except the
 // oracle, which is only shown. Samples of past jobs come from a history of other jobs. There is no
 // clock, no sleep and no network.
 package grass

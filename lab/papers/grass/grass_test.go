@@ -1,5 +1,5 @@
 // Claims: the same seed gives the same numbers; every policy runs the same jobs with the same times of copies; estimates are
-// as accurate as the paper's; the load has the paper's tail; targets say what is missing, and mistakes make them worse.
+// as accurate as the paper's; the load has the paper's tail; targets report what is missing, and mistakes make them worse.
 package grass
 
 import (

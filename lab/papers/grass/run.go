@@ -51,7 +51,7 @@ type run struct {
 	restarts []int    // how often each was begun again
 	nodes    []node   // by slot
 	own      speculation.Durations
-	told     time.Duration // what policies were told of a task with an input of size 1
+	told     time.Duration // what policies received for a task with an input of size 1
 	ended    int
 	view     speculation.View
 	looking  bool
@@ -174,7 +174,7 @@ func (r *run) learn(task, slot int) {
 	}
 }
 
-// knowsCaps reports whether the policy is told of the nodes' caps.
+// knowsCaps reports whether the policy gets the nodes' caps.
 func (r *run) knowsCaps() bool { return r.variant.policy == speculation.Ours }
 
 // fill gives the free slots to tasks by the policy.

@@ -38,7 +38,7 @@ func (r *run) see(free []int) {
 	}
 }
 
-// estimateStep is by how much the estimate of a task must change before policies are told: by
+// estimateStep is by how much the estimate of a task must change before policies get it: by
 // less than any of it is accurate.
 const estimateStep = 0.01
 

@@ -156,7 +156,7 @@ func (f *figures) perturbation(scene string) report.Target {
 		best > 100*xis()[0] && best < 100*xis()[len(xis())-1], "gains by part: "+strings.Join(parts, ", ")+"; to be greatest between the ends"))
 }
 
-// optimal is C8: small jobs against a search that is told all times.
+// optimal is C8: small jobs against a search that has all times.
 func (f *figures) optimal(scene string) report.Target {
 	part := report.Over(f.trials, func(t trial) float64 {
 		a, ok := t.value(scene, grassName, everything)
@@ -173,7 +173,7 @@ func (f *figures) optimal(scene string) report.Target {
 		"the oracle is told the time of every copy before it starts; the ordering asks for 80 %"))
 }
 
-// flat is a target of gains of GRASS on LATE in some scenes that are to be near each other.
+// flat is a target of gains of GRASS on LATE in some scenes that must be near each other.
 func (f *figures) flat(id, what string, names []string) report.Target {
 	low, high := math.Inf(1), math.Inf(-1)
 	var parts []string

@@ -96,7 +96,7 @@ func (r rules) draw(t *trial, random *rand.Rand) {
 	t.types = 100 * float64(right) / models
 }
 
-// asymptotic reports whether the speed-up grows from n = 1e15 to 1e18 as the type says.
+// asymptotic reports whether the speed-up grows from n = 1e15 to 1e18 as its type requires.
 func (r rules) asymptotic(m ipso.Model) bool {
 	growth := math.Log(r.speedup(m, 1e18)/r.speedup(m, 1e15)) / math.Log(1e3)
 	switch r.kind(m) {

@@ -9,7 +9,7 @@ import (
 	"headroom/lab/traces"
 )
 
-// published is what the paper says of one of its traces (Table 4.1 and section 4.4), and of the cluster it runs on. Times in s.
+// published is the paper's data on one of its traces (Table 4.1 and section 4.4), and of the cluster it runs on. Times in s.
 type published struct {
 	name string
 	// fanMean and fanMost are of the numbers of tasks. mean is the mean over the jobs of the mean times of their tasks, least and
@@ -139,7 +139,7 @@ func equal(seed uint64, count, fanout int, mean, busy float64) []traces.Job {
 	return jobs
 }
 
-// held is how long messages hold a worker beside its task, s: the one that starts it, and the one that says that it has ended.
+// held is how long messages hold a worker beside its task, s: the one that starts it, and the one that reports that it has ended.
 const held = 2 * hop
 
 // bisect finds where a rising function is 0, from low to high.

@@ -1,5 +1,5 @@
 // Claims: the examples come out exactly; the closed forms are those of the table; the same seed gives the same numbers; Pigeon is
-// better to short jobs than Eagle, and Eagle than Sparrow; targets say what is missing, and mistakes make them worse.
+// better to short jobs than Eagle, and Eagle than Sparrow; targets report what is missing, and mistakes make them worse.
 package pigeon
 
 import (
@@ -69,7 +69,7 @@ func trace() string {
 	return b.String()
 }
 
-// On a trace the policies stand in the paper's order; the other traces are not run, and say why.
+// On a trace the policies stand in the paper's order; the other traces are not run, and report why.
 func TestOnATrace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

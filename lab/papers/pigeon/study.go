@@ -59,7 +59,7 @@ type class struct {
 	took, slow [3]float64
 }
 
-// measured is what came of a run.
+// measured is the result of a run.
 type measured struct {
 	short, long class
 	// zero is the part of the jobs that end as if they were alone, and wait the mean time that jobs take beyond that, s.

@@ -16,7 +16,7 @@ type figures struct {
 	trials []trial
 	forms  forms
 	exact  exact
-	// why says of a trace that was not run what is missing.
+	// why names what is missing for a trace that was not run.
 	why map[string]string
 }
 

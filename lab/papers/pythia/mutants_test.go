@@ -38,7 +38,7 @@ type mutant struct {
 	apart bool
 }
 
-// wrongWork is a door that is told a multiple of the work of jobs: of new ones at their submission, of ended ones at their ends.
+// wrongWork is a door that receives a multiple of the work of jobs: of new ones at their submission, of ended ones at their ends.
 type wrongWork struct {
 	*admission.Controller
 
@@ -68,7 +68,7 @@ func instead(of, by admission.Policy) func(admission.Policy, int) (admit.Door, e
 	}
 }
 
-// misled are doors of which one policy is told wrong times.
+// misled are doors of which one policy gets wrong times.
 func misled(of admission.Policy, submitted, ended float64) func(admission.Policy, int) (admit.Door, error) {
 	return func(p admission.Policy, slots int) (admit.Door, error) {
 		c, err := admission.New(p, slots)

@@ -56,7 +56,7 @@ func traced(name string, f *traces.File) (*source, error) {
 	return s, nil
 }
 
-// leastWork stands for the work of jobs whose tasks are said to take no time, s.
+// leastWork stands for the work of jobs whose tasks take no time in the trace, s.
 const leastWork = 1e-3
 
 // rotate begins a trace at another job; the gap at the seam is the mean one.

@@ -21,7 +21,7 @@ type rules struct {
 
 func honest() rules { return rules{speedup: usba.Model.Speedup, fit: usba.Fit} }
 
-// result is what came of a benchmark; deviations are in percent.
+// result holds the figures of a benchmark; deviations are in percent.
 type result struct {
 	benchmark
 	// r is fitted to the printed model, and its bounds; match the largest deviation from it.

@@ -33,7 +33,7 @@ func meter(t *testing.T, s *sim, change func(*ipmi.Config)) *ipmi.Meter {
 	return m
 }
 
-// await polls the meter until a reading is as wanted.
+// await polls the meter until a reading is as expected.
 func await(t *testing.T, m *ipmi.Meter, what string, ok func(ipmi.Reading) bool) ipmi.Reading {
 	t.Helper()
 	var got ipmi.Reading
@@ -66,7 +66,7 @@ func TestReadsAnotherBMCsPower(t *testing.T) {
 		t.Errorf("a new value is no news: %+v after %+v", r, first)
 	}
 
-	// Lesson 11: a BMC that says "not active" still fills in numbers.
+	// Lesson 11: a BMC that reports "not active" still fills in numbers.
 	s.remove(t, "watts")
 	await(t, m, "inactive measurement", in(ipmi.StateInsane, "not active"))
 	s.put(t, "watts", "150")
@@ -77,7 +77,7 @@ func TestReadsAnotherBMCsPower(t *testing.T) {
 	s.remove(t, "cc_02")
 	await(t, m, "150 W after busy", reads(150*units.Watt))
 
-	// Lesson 11: a session does not outlive a restart of the BMC, and nobody tells the client.
+	// Lesson 11: a session does not outlive a restart of the BMC, and the client gets no notice.
 	s.stop()
 	await(t, m, "dead BMC", in(ipmi.StateStale, "no answer"))
 	s.put(t, "watts", "160")

@@ -55,12 +55,12 @@ func need(t *testing.T, program string) {
 	}
 }
 
-// freePort is a UDP port of the loopback that nobody had a moment ago: ipmi_sim cannot
+// freePort is a UDP port of the loopback that was free a moment ago: ipmi_sim cannot
 // choose one by itself.
 func freePort(t *testing.T) string {
 	t.Helper()
 	c := testkit.Need((&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0"))(t)
-	defer func() { _ = c.Close() }() // only its number was wanted
+	defer func() { _ = c.Close() }() // only its number was needed
 	return c.LocalAddr().String()
 }
 

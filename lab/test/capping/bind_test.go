@@ -369,7 +369,7 @@ func TestWhatIsNoExcess(t *testing.T) {
 		"a raise": func(a *at) { a.look(time.Minute, 200*units.Watt, 199, true) },
 		"a new process": func(a *at) {
 			*a = at{now: a.now}
-			a.look(bindsAfter, granted, 300, true) // nobody has cut it yet
+			a.look(bindsAfter, granted, 300, true) // not cut yet
 			a.look(5*time.Second, granted, 99, true)
 		},
 	} {

@@ -173,7 +173,7 @@ func TestMarginGrowsWithAge(t *testing.T) {
 	}
 }
 
-// Lesson 13: with SGX or energy filtering RAPL may be off by half; it is said, as a ratio.
+// Lesson 13: with SGX or energy filtering RAPL may be off by half; that is reported, as a ratio.
 func TestDisagreementIsTold(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -208,7 +208,7 @@ func TestDisagreementIsTold(t *testing.T) {
 }
 
 // A BMC that reads low lifts the node by no more than a supply can be better than
-// configured, and is told to disagree well before.
+// configured, and is reported to disagree well before.
 func TestBMCThatReadsLow(t *testing.T) {
 	t.Parallel()
 	for _, scale := range []float64{0.92, 0.9, 0.8, 0.6} {

@@ -33,7 +33,7 @@ type bench struct {
 
 	looked    time.Duration
 	pkg, dram units.Energy
-	// Counters move only every lag on average, as they do where somebody publishes
+	// Counters move only every lag on average, as they do where software publishes
 	// them; 0: at every instant.
 	lag       time.Duration
 	rng       *rand.Rand

@@ -8,7 +8,7 @@
 //	cluster N            start N coordinators and wait for a leader; HEADROOM_ADDR names them
 //	server-wait NAME     start a coordinator that waits to be added to the cluster
 //	server-start NAME    start a coordinator of the script again
-//	ended NAME TEXT      wait until a process ends by itself and says so in its log
+//	ended NAME TEXT      wait until a process ends by itself with TEXT in its log
 //	kill-process NAME    end a process of the script with SIGKILL, by its name (c1, n01, s1)
 //	ports NAME...        free addresses of loopback, in these variables
 //	expand FILE...       put the variables of the script into files
@@ -80,7 +80,7 @@ func powerlab() *cobra.Command {
 	return root
 }
 
-// Every command does what its help says: prints what was asked for on stdout,
+// Every command follows its help: prints its result on stdout,
 // everything else on stderr, ends with the documented exit code, and a refused
 // command changes nothing.
 func TestScripts(t *testing.T) {

@@ -114,7 +114,7 @@ func killProcess(ts *testscript.TestScript, _ bool, args []string) {
 	delete(labOf(ts).running, args[0])
 }
 
-// hangup tells processes to read again what may change while they run.
+// hangup makes processes reread what may change while they run.
 func hangup(ts *testscript.TestScript, _ bool, args []string) {
 	for _, name := range args {
 		c := labOf(ts).running[name]
@@ -320,7 +320,7 @@ func refused(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// factory are the limits of an emulated node that nobody has limited, uW.
+// factory are the initial limits of an emulated node, uW.
 var factory = []string{"185000000", "222000000"}
 
 // picture is all that a refused command could have changed: the log's revision

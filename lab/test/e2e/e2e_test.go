@@ -48,7 +48,7 @@ func demo(ctx context.Context, bin, out string, args ...string) (*exec.Cmd, *byt
 	return cmd, said
 }
 
-// summary is summary.json, as its readers know it.
+// summary is summary.json, as its readers see it.
 type summary struct {
 	OverBudget map[string]float64  `json:"over_budget_s"`
 	Settle     map[string]*float64 `json:"settle_s"`
@@ -137,7 +137,7 @@ func over(rows []row, cut, settle, mean, slack float64, of func(row) *float64) (
 	return seconds
 }
 
-// The demonstration keeps the budget, and its files say so to whoever reads them.
+// The demonstration keeps the budget, and its files show it.
 func TestDemo(t *testing.T) { //nolint:paralleltest // uses the whole machine
 	if testing.Short() {
 		testkit.NotRun(t, "the demonstration takes a minute of the whole machine")
@@ -238,8 +238,8 @@ func checkStory(t *testing.T, sum summary, said string) {
 	}
 }
 
-// checkJobs checks that jobs of both classes were done, and that what is said to
-// be done has a result.
+// checkJobs checks that jobs of both classes were done, and that what is reported as
+// done has a result.
 func checkJobs(t *testing.T, out string, sum summary) {
 	t.Helper()
 	done := map[string]int{}

@@ -1,5 +1,5 @@
-// Claims: the applications of the paper, all at once in the queues of one cluster, say what
-// Go says about the same data: pi, wordcount, topn, wordmean, histmovies. The nodes of the
+// Claims: the applications of the paper, all at once in the queues of one cluster, return what
+// Go computes from the same data: pi, wordcount, topn, wordmean, histmovies. The nodes of the
 // cluster are listed, each job runs in its queue, and a job's history has every map.
 package hadoop
 

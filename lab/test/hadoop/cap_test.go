@@ -1,6 +1,6 @@
 // Claim: caps on the emulated nodes slow what YARN runs on them: a job takes at least as
 // long as its work, measured without caps, takes on the part of the CPUs that the caps
-// leave. (How long it takes without caps says little: that depends on what else runs here.)
+// leave. (How long it takes without caps shows little: that depends on what else runs here.)
 package hadoop
 
 import (
@@ -72,7 +72,7 @@ func (l *lab) measured(t *testing.T, in, out string) (took time.Duration, work f
 	return r.Elapsed(), used[0] + used[1]
 }
 
-// used adds up what a node's own view says until done is closed: the used part of the
+// used adds up what a node's own view shows until done is closed: the used part of the
 // CPU time that its frequency allows.
 func (l *lab) used(node string, done <-chan struct{}) (seconds float64) {
 	tick := time.NewTicker(100 * time.Millisecond)

@@ -1,4 +1,4 @@
-// Claims: a job for a queue that is not there is refused; queues are bounded as they are told.
+// Claims: a job for a queue that is not there is refused; queues are bounded as configured.
 package hadoop
 
 import (

@@ -1,4 +1,4 @@
-// Claim: the demonstration on a real Hadoop ends as its page says: the guarantees hold
+// Claim: the demonstration on a real Hadoop ends as its page describes: the guarantees hold
 // while the budget is lowered, and jobs of both classes end.
 package hadoop
 

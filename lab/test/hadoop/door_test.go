@@ -1,6 +1,6 @@
-// Claim: the fair scheduler's plug-in asks about an application whose tags name a deadline; one whose deadline the
-// cluster cannot keep is refused, with the numbers in its diagnostics; while nobody answers, it is admitted. The engine
-// that decides is the scheduler's own, by what the ResourceManager tells it; only the coordinators are not there.
+// Claim: the fair scheduler's plug-in sends a query about an application whose tags name a deadline; one whose deadline the
+// cluster cannot keep is refused, with the numbers in its diagnostics; without an answer, it is admitted. The engine
+// that decides is the scheduler's own, by what the ResourceManager reports; only the coordinators are not there.
 package hadoop
 
 import (
@@ -23,7 +23,7 @@ import (
 	"headroom/scheduler/yarn"
 )
 
-// hooks is where the ResourceManager's plug-in of the shared cluster asks: a scheduler that is not there, until a test
+// hooks is where the ResourceManager's plug-in of the shared cluster sends its queries: a scheduler that is not there, until a test
 // puts one behind it.
 type hooks struct {
 	server *httptest.Server
@@ -63,7 +63,7 @@ func (l *lab) tagged(maps int, tags string) hadoop.Job {
 	return j
 }
 
-// served returns where an engine serves its hooks, which the ResourceManager's plug-in asks until the test ends.
+// served returns where an engine serves its hooks, which the ResourceManager's plug-in queries until the test ends.
 func (l *lab) served(t *testing.T) net.Listener {
 	t.Helper()
 	listener := testkit.Need(rpc.Listen("127.0.0.1:0"))(t)
@@ -72,8 +72,8 @@ func (l *lab) served(t *testing.T) net.Listener {
 	return listener
 }
 
-// decides submits a job whose deadline can be kept, and when the engine knows what that one needed, a job whose deadline
-// cannot. The engine does not decide before it knows the cluster.
+// decides submits a job whose deadline can be kept, and when the engine has learned what that one needed, a job whose deadline
+// cannot. The engine does not decide before it has read the cluster.
 func (l *lab) decides(t *testing.T, e *yarn.Engine) {
 	t.Helper()
 	ctx := within(t)

@@ -78,7 +78,7 @@ func holdCluster(ctx context.Context, dir string) (line held, err error) {
 	return line, job.AwaitContainers(ctx, 2) // its master and its map
 }
 
-// namedBy are the processes whose command line has this text. It asks the kernel, not the
+// namedBy are the processes whose command line has this text. It queries the kernel, not the
 // package under test.
 func namedBy(t *testing.T, text string) (found []string) {
 	t.Helper()

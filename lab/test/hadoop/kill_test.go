@@ -43,7 +43,7 @@ func jobOutlivesAKilledNode(t *testing.T) {
 	if n := c.KillContainers(victim); n == 0 {
 		t.Errorf("no container ran on %s", victim)
 	}
-	// A node that comes back before it was missed says itself that its containers are gone.
+	// A node that comes back before it was missed reports itself that its containers are gone.
 	testkit.Check(t, c.StartNode(victim))
 	ends(t, j, maps)
 	if err := c.AwaitNodes(ctx, "n1", "n2"); err != nil {

@@ -44,12 +44,12 @@ type lab struct {
 	plugin   string // headroom-hadoop.jar
 	apps     string // headroom-apps.jar
 	nodes    string // folder of the emulated nodes
-	hooks    *hooks // where the ResourceManager's plug-in asks
+	hooks    *hooks // where the ResourceManager's plug-in sends its queries
 	machines *cluster.Group
 	programs []*cluster.Program
 }
 
-// theLab is the lab while it runs, or why it cannot; nil before the first test asks.
+// theLab is the lab while it runs, or why it cannot; nil before the first test needs it.
 var theLab func() (*lab, error)
 
 // shared is the package's lab. It starts once, until a test closes it.

@@ -1,6 +1,6 @@
 // Claim: what passes of Hadoop's own tests of the fair scheduler with Hadoop's class passes with the plug-in in its
-// place, preemption, queue managers, the loader of the allocation file and the web pages too. The plug-in asks an
-// address where nobody answers, as it does while the scheduler is away.
+// place, preemption, queue managers, the loader of the allocation file and the web pages too. The plug-in queries an
+// address without a server, as it does while the scheduler is away.
 package hadoop
 
 import (

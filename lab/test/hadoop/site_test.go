@@ -3,8 +3,8 @@
 // sprint timer is due has its nodes run above their caps. When a budget is cut under a
 // running job, its queue is held to what the coordinator gives it, and it gives up tasks,
 // not below its floor: by a drop ratio where the levers are weighed jointly, by an early
-// stop under CAB's policy. What was dropped is in its counters, and what they say was read
-// and what they say was dropped are together its whole input.
+// stop under CAB's policy. What was dropped is in its counters, and what they count as read
+// and as dropped is together its whole input.
 package hadoop
 
 import (
@@ -44,7 +44,7 @@ type site struct {
 	programs []*cluster.Program // in the order of their starts
 	agents   []string           // nodes that had a powerd
 	// rpc, raft and gossip are the coordinator's addresses, tasks the scheduler's, hooks
-	// the one that the plug-ins ask.
+	// the one that the plug-ins query.
 	rpc, raft, gossip, tasks, hooks string
 }
 
@@ -86,7 +86,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// certificates makes an authority, a certificate for everybody, and the tokens of the hooks.
+// certificates makes an authority, a certificate for each party, and the tokens of the hooks.
 func (s *site) certificates() {
 	s.t.Helper()
 	for _, argv := range [][]string{
@@ -123,7 +123,7 @@ func (s *site) identity(name string) string {
 	return fmt.Sprintf("tls: {mode: on, ca: %q, cert: %q, key: %q}\n", s.path("ca.crt"), s.path(name+".crt"), s.path(name+".key"))
 }
 
-// asked is where and as whom Hadoop's processes ask the scheduler: by a token that reads
+// asked is where and as whom Hadoop's processes query the scheduler: by a token that reads
 // shares. A job has another one, in its credentials.
 func (s *site) asked() map[string]string {
 	return map[string]string{"headroom.url": "https://" + s.hooks, "headroom.ca": s.path("ca.crt"), "headroom.token-file": s.path("hooks.token")}
@@ -243,7 +243,7 @@ func (s *site) await(ctx context.Context, not string, done func() bool) {
 	}
 }
 
-// jobView is what `coordinator job show -o json` says of a job.
+// jobView is a job in the output of `coordinator job show -o json`.
 type jobView struct {
 	State     string
 	Tasks     int
@@ -265,7 +265,7 @@ type jobView struct {
 	Outcome string
 }
 
-// job is the job as the coordinator knows it; ok is false before it does.
+// job is the job as the coordinator has it; ok is false until then.
 func (s *site) job(ctx context.Context, id string) (view jobView, ok bool) {
 	var answer struct{ Items []jobView }
 	if err := s.command(ctx, &answer, "job", "show", id); err != nil || len(answer.Items) != 1 {
@@ -404,7 +404,7 @@ func (s *site) sprint(ctx context.Context) {
 	}
 }
 
-// cut runs a job, cuts the budget under it, and returns what the coordinator knows of it at its end.
+// cut runs a job, cuts the budget under it, and returns the coordinator's view of it at its end.
 func (s *site) cut(ctx context.Context, queue, in, out string) (jobView, hadoop.Result) {
 	s.t.Helper()
 	properties := s.asked()
@@ -448,7 +448,7 @@ func (s *site) cut(ctx context.Context, queue, in, out string) (jobView, hadoop.
 	return view, r
 }
 
-// judge holds what the coordinator says of the ended job, which had to do so many tasks at the least, against its own history.
+// judge holds the coordinator's view of the ended job, which had to do so many tasks at the least, against its own history.
 func judge(t *testing.T, view jobView, least int, r hadoop.Result, input int64) {
 	t.Helper()
 	if floor := int(math.Ceil(view.Floor*float64(view.Tasks) - 1e-9)); view.Dropped == 0 || least < floor {

@@ -1,6 +1,6 @@
 // Claims: an application of an unmodified Spark on a real YARN is a job of its queue, seen with its class, containers, nodes and tasks; its share of the cluster holds its
-// executors; a drop ratio reaches its driver; its hook speaks by a token that it makes of its user's; where it is silent, its REST interface tells the same through the
-// ResourceManager's proxy. All of this for an application that a user submits in client mode, and beside it for one
+// executors; a drop ratio reaches its driver; its hook speaks by a token that it makes of its user's; where it is silent, its REST interface gives the same
+// through the ResourceManager's proxy. All of this for an application that a user submits in client mode, and beside it for one
 // that the scheduler runs in cluster mode, whose token is in its container only, and which YARN ends by the scheduler's word.
 package hadoop
 
@@ -92,7 +92,7 @@ func (y *onYARN) submit(mode, queue, stop string, conf map[string]string) *clust
 	return testkit.Need(y.group.Start("submit", y.environment(), argv...))(y.t)
 }
 
-// remembered are coordinators that take every job, and what they were told of each.
+// remembered are coordinators that take every job, and what they received about each.
 type remembered struct {
 	agreeable
 	mu   sync.Mutex
@@ -117,7 +117,7 @@ func (y *onYARN) guarded() (guard *hookserver.Guard, file string) {
 	return &hookserver.Guard{Keys: keys}, file
 }
 
-// managed is the engine that runs drivers, and what it has told of its run.
+// managed is the engine that runs drivers, and what it has reported of its run.
 type managed struct {
 	*engine.Engine
 	stop func()
@@ -239,7 +239,7 @@ func TestSparkOnYARN(t *testing.T) {
 		return len(now.Shuffles) > 0 && now.Shuffles[len(now.Shuffles)-1].Theta == 0.5 && now.Executors == 1
 	})
 
-	// The next scheduler serves its hooks elsewhere, and the drivers go on telling the first.
+	// The next scheduler serves its hooks elsewhere, and the drivers go on reporting to the first.
 	end()
 	drivers.stop()
 	users, _ = y.engine(t, engineWith{shares: "none", coords: coords})

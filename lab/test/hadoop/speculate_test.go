@@ -25,14 +25,14 @@ import (
 	"headroom/scheduler/jhist"
 )
 
-// toldTask is a map task as its application master tells of it.
+// toldTask is a map task as its application master reports it.
 type toldTask struct {
 	Task   int
 	Bytes  int64
 	Copies int
 }
 
-// told is what an application master asks a policy.
+// told is an application master's request to a policy.
 type told struct {
 	Policy                 string
 	Slots                  int
@@ -46,7 +46,7 @@ type scripted struct {
 
 	mu       sync.Mutex
 	copied   bool
-	waited   []int // maps that waited when the copy was asked for
+	waited   []int // maps that waited when the copy was requested
 	launched []int // maps in the order in which they were given containers
 }
 
@@ -66,7 +66,7 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"actions": s.decide(ask)}) // a master that is gone asks no more
+	_ = json.NewEncoder(w).Encode(map[string]any{"actions": s.decide(ask)}) // a master that is gone needs no answer
 }
 
 func (s *scripted) decide(ask told) []scriptedAction {

@@ -1,6 +1,6 @@
-// Claims, with the package's cluster and a real KDC: a ResourceManager whose web services ask
-// for SPNEGO, and its proxy to application masters, answer the scheduler by its keytab, and
-// nobody without a ticket. Hadoop's RPC stays without Kerberos here: the scheduler does not
+// Claims, with the package's cluster and a real KDC: a ResourceManager whose web services require
+// SPNEGO, and its proxy to application masters, answer the scheduler by its keytab, and
+// no client without a ticket. Hadoop's RPC stays without Kerberos here: the scheduler does not
 // use it.
 package hadoop
 
@@ -68,6 +68,6 @@ func TestResourceManagerAsksWho(t *testing.T) {
 	s.start("scheduler", "scheduler", "run", "--config", s.path("scheduler.yaml"))
 	s.await(ctx, "the scheduler does not follow the job", func() bool {
 		view, ok := s.job(ctx, job.ID)
-		return ok && view.State == "running" && view.Tasks == maps // the tasks are told by the master, through the proxy
+		return ok && view.State == "running" && view.Tasks == maps // the tasks are reported by the master, through the proxy
 	})
 }

@@ -1,8 +1,8 @@
 // Claims: the three loops together (the node's each 250 ms, the coordinators' each
 // second, the jobs' each 5 s) come to rest after a step of the budget or of what
-// the jobs want, stay there but for a bounded number of moves while everything
-// flickers, never turn round more often than that, and starve no node that wants
-// to work. Loops that are tuned badly do not pass.
+// the jobs demand, stay there but for a bounded number of moves while everything
+// flickers, never turn round more often than that, and starve no node that has
+// work. Loops that are tuned badly do not pass.
 package loops_test
 
 import (
@@ -46,7 +46,7 @@ type machine struct {
 	stamp  lease.Stamp
 	number uint64
 
-	work  int // slots that jobs want
+	work  int // slots that jobs demand
 	using int // slots that the scheduler uses
 	util  float64
 
@@ -66,7 +66,7 @@ type machine struct {
 
 // tuning is what a test may spoil.
 type tuning struct {
-	// asks is what a node says that it wants.
+	// asks is the demand that a node reports.
 	asks func(m *machine, now time.Duration) units.Power
 	// follow is how often the jobs follow the caps.
 	follow time.Duration
@@ -243,7 +243,7 @@ func (l *loops) String() (text string) {
 }
 
 // loud is a demand without memory or doubt: what the node draws now, and a step
-// more than it has when it is held back, as a controller with too much gain would ask.
+// more than it has when it is held back, as a controller with too much gain would request.
 func loud(m *machine, _ time.Duration) units.Power {
 	if m.law.Limited {
 		return min(most, m.mean*13/10)
@@ -291,7 +291,7 @@ func steps() []step {
 }
 
 // A step is followed by rest, within four rounds of the slowest loop, and by no
-// later echo; a cut is in the targets at once; whoever has work keeps its share.
+// later echo; a cut is in the targets at once; a node with work keeps its share.
 func TestLoopsComeToRest(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{2, 4, 8} {
@@ -320,7 +320,7 @@ func TestLoopsComeToRest(t *testing.T) {
 	}
 }
 
-// targets sums what the nodes are to hold.
+// targets sums what the nodes must hold.
 func (l *loops) targets() (sum units.Power) {
 	for _, n := range l.state.Nodes {
 		sum += n.Target
@@ -359,7 +359,7 @@ func TestLoopsUnderNoise(t *testing.T) {
 	}
 }
 
-// The bound means something: nodes that ask for what they draw at the moment, and a
+// The bound means something: nodes that request what they draw at the moment, and a
 // third more when they are held back, break it.
 func TestTooMuchGainIsSeen(t *testing.T) {
 	t.Parallel()

@@ -35,7 +35,7 @@ const (
 	plantStale = 500 * time.Millisecond
 )
 
-// held is what a node's held.json says that the node may hold.
+// held is what the node may hold by its held.json.
 type held struct {
 	State  string      `json:"state"`
 	CapW   float64     `json:"cap_w"`
@@ -47,7 +47,7 @@ type held struct {
 	} `json:"limits"`
 }
 
-// errMoving says that files changed while they were read.
+// errMoving means that files changed while they were read.
 var errMoving = errors.New("the nodes' files changed while they were read")
 
 // held is the cap that a node holds, from its own files: it is the same whether its
@@ -71,10 +71,10 @@ func (c *cluster) held(name string) (h held, err error) {
 	return h, errMoving
 }
 
-// errAbove says that a machine's limits are higher than its powerd says.
+// errAbove means that a machine's limits are higher than its powerd reports.
 var errAbove = errors.New("the machine holds more than held.json says")
 
-// above is an error when a limit of the tree is above what h says, or not enforced.
+// above is an error when a limit of the tree is above h's, or not enforced.
 func (c *cluster) above(name string, h held) error {
 	tree := c.path("nodes", name, "root", "sys", "class", "powercap")
 	for _, l := range h.Limits {
@@ -171,7 +171,7 @@ type checker struct {
 	wrong   []string
 }
 
-// newChecker looks from now on until the end of the test, and then tells.
+// newChecker looks from now on until the end of the test, and then reports.
 func newChecker(c *cluster) *checker {
 	w := &checker{c: c, budget: c.shape.budget, newest: map[string]lease.Stamp{}, fallen: map[string]bool{}}
 	stop, done := make(chan struct{}), make(chan struct{})
@@ -282,7 +282,7 @@ func (w *checker) judge() {
 		w.note("%v", err)
 		return
 	case err != nil:
-		return // no sample: nobody knows what held at one moment
+		return // no sample: what held at one moment is unknown
 	}
 	w.samples++
 	if s.held > budget+rounding {

@@ -47,7 +47,7 @@ type shape struct {
 	lease          time.Duration
 	// watts of the site's budget.
 	budget float64
-	// piped programs write to a pipe that somebody has to read, not to a file.
+	// piped programs write to a pipe that must be read, not to a file.
 	piped bool
 	// disk, when set, is a folder made for the state of one server.
 	disk func(c *cluster) (server, dir string)
@@ -288,7 +288,7 @@ func (c *cluster) busy(name string) {
 	c.launch(name+"-load", name, tool("powerlab"), "node", "exec", name, "--dir", c.path("nodes"), "--", "sh", "-c", "while :; do :; done")
 }
 
-// stop ends every program, the nodes while there may be servers to hear it.
+// stop ends every program, the nodes while there may be servers to receive it.
 func (c *cluster) stop() {
 	for _, suffix := range []string{"-load", "", ""} {
 		for name, p := range c.running {
@@ -305,7 +305,7 @@ func (c *cluster) stop() {
 	}
 }
 
-// end asks a program to end, and kills it when it does not.
+// end sends a program SIGTERM, and kills it when it does not end.
 func (c *cluster) end(p *program) {
 	if !p.alive() {
 		return
@@ -345,7 +345,7 @@ type refusal struct {
 	text string
 }
 
-// Error is what the command said.
+// Error returns the command's exit code and output.
 func (r *refusal) Error() string { return fmt.Sprintf("exit %d: %s", r.code, r.text) }
 
 // answer is the frame of every JSON answer.
@@ -356,7 +356,7 @@ type answer[T any] struct {
 	Items    []T     `json:"items"`
 }
 
-// ask has an operator ask the servers over the network, with a certificate.
+// ask has an operator query the servers over the network, with a certificate.
 func ask[T any](c *cluster, args ...string) (answer[T], *refusal) {
 	c.t.Helper()
 	return command[T](c, append([]string{
@@ -365,7 +365,7 @@ func ask[T any](c *cluster, args ...string) (answer[T], *refusal) {
 	}, args...))
 }
 
-// askAt asks one server on its own socket, as somebody logged in there would.
+// askAt queries one server on its own socket, as a user logged in there would.
 func askAt[T any](c *cluster, id string, args ...string) (answer[T], *refusal) {
 	c.t.Helper()
 	return command[T](c, append([]string{"--patience", "300ms", "--socket", c.path(id + ".sock")}, args...))
@@ -380,7 +380,7 @@ func command[T any](c *cluster, args []string) (a answer[T], r *refusal) {
 	out, said := &bytes.Buffer{}, &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = out, said
 	if err := cmd.Run(); err != nil {
-		_ = json.Unmarshal(out.Bytes(), &a) // a check that finds failures says them and ends with 1
+		_ = json.Unmarshal(out.Bytes(), &a) // a check that finds failures prints them and ends with 1
 		return a, &refusal{code: cmd.ProcessState.ExitCode(), text: strings.TrimSpace(said.String())}
 	}
 	if err := json.Unmarshal(out.Bytes(), &a); err != nil {
@@ -427,7 +427,7 @@ type node struct {
 	} `json:"lease"`
 }
 
-// table is the leader's table of nodes, by name; nil while nobody answers.
+// table is the leader's table of nodes, by name; nil while no server answers.
 func (c *cluster) table() map[string]node {
 	c.t.Helper()
 	a, refused := ask[node](c, "node", "list")

@@ -24,7 +24,7 @@ import (
 const nodeDisk = 64 << 20
 
 // rollBack puts the disk at dir back to what had reached its blocks by now: what was written
-// and not synced is lost, as when the power fails. Nobody may use it any more.
+// and not synced is lost, as when the power fails. It must not be used afterwards.
 func (c *cluster) rollBack(dir string) {
 	c.t.Helper()
 	image, dark := dir+".img", dir+".dark.img"
@@ -33,7 +33,7 @@ func (c *cluster) rollBack(dir string) {
 	}
 }
 
-// remembered is what a node has on its disk: the newest stamp and brake that it has told, its
+// remembered is what a node has on its disk: the newest stamp and brake that it has reported, its
 // fail-safe cap, and the originals of its limits.
 type remembered struct {
 	Memory struct {
@@ -71,7 +71,7 @@ func (c *cluster) drop() {
 	testkit.Check(c.t, err)
 }
 
-// dropped is what the leader says of that job.
+// dropped is the leader's report on that job.
 func (c *cluster) dropped() string {
 	c.t.Helper()
 	var text string
@@ -128,7 +128,7 @@ func (c *cluster) stillBraked() {
 // The whole site loses its power: every server and every node at once, and no disk keeps more
 // than it has synced. They come back in any order. Nothing that was acknowledged is lost, on
 // servers (budgets, what jobs drop, the brake) and nodes (stamps, the brake, originals), the
-// machines forget their limits, and nobody holds more than the budget of before.
+// machines forget their limits, and no node holds more than the budget of before.
 func TestSiteDark(t *testing.T) { //nolint:paralleltest // uses the whole machine
 	servers := ""
 	c := newCluster(t, shape{servers: 3, nodes: 2, lease: shortLease, budget: 420, disk: func(c *cluster) (string, string) {
@@ -142,7 +142,7 @@ func TestSiteDark(t *testing.T) { //nolint:paralleltest // uses the whole machin
 		}
 		return "c1", c.state["c1"]
 	}})
-	// A file that nobody has synced tells that the disks are really rolled back.
+	// An unsynced file shows that the disks are really rolled back.
 	unsynced := filepath.Join(servers, "unsynced")
 	for i := range 5 {
 		c.budget(float64(400-10*i), fmt.Sprintf("change %d", i))

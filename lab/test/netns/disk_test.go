@@ -91,7 +91,7 @@ func fill(dir string) (string, error) {
 	return path, errors.Join(err, f.Close())
 }
 
-// health is what the leader says of a server.
+// health is the leader's report on a server.
 type health struct {
 	ID      string `json:"id"`
 	Healthy bool   `json:"healthy"`
@@ -111,8 +111,8 @@ func (h health) has(code string) bool {
 	return false
 }
 
-// health is what the leader says of a server; false while nobody answers. A check
-// that finds failures ends with 1 and says them all the same.
+// health returns the leader's report on a server; false while no server answers. A check
+// that finds failures ends with 1 and prints them all the same.
 func (c *cluster) health(id string) (h health, known bool) {
 	c.t.Helper()
 	a, _ := ask[health](c, "member", "health")
@@ -159,7 +159,7 @@ func (c *cluster) revive(id string) {
 	})
 }
 
-// A server whose disk is full ends itself and says why; the others go on. With room
+// A server whose disk is full ends itself and logs why; the others go on. With room
 // again it starts and has everything: of what did not fit nothing is half there.
 func TestFullDisk(t *testing.T) { //nolint:paralleltest // uses the whole machine
 	const full = "c3"
@@ -183,7 +183,7 @@ func TestFullDisk(t *testing.T) { //nolint:paralleltest // uses the whole machin
 	}
 	c.unhealthy(full, "member-ended", "member-silent")
 	c.alarmed("member-ended/"+full, "member-silent/"+full)
-	// Whoever watches over it starts it again, while there is no room yet.
+	// Its supervisor starts it again, while there is no room yet.
 	c.start(full)
 	c.budget(330, "without "+full)
 	c.leased(c.nodes...)
@@ -264,8 +264,8 @@ func (c *cluster) same(id string) {
 	})
 }
 
-// A leader whose disk hangs leads no more, though its process cannot even end; the
-// others go on and say what became of it. When the disk goes on it ends, starts, and
+// A leader whose disk hangs no longer leads, though its process cannot even end; the
+// others go on and report what became of it. When the disk goes on it ends, starts, and
 // has everything.
 func TestFrozenDisk(t *testing.T) { //nolint:paralleltest // uses the whole machine
 	const frozen = "c1"
@@ -274,7 +274,7 @@ func TestFrozenDisk(t *testing.T) { //nolint:paralleltest // uses the whole mach
 		c.ext4(dir, frozenDisk)
 		return frozen, filepath.Join(dir, frozen)
 	}})
-	_, epoch := c.leads(frozen) // the first that every command asks
+	_, epoch := c.leads(frozen) // the first that every command queries
 	disk := c.path("frozen")
 	began := time.Now()
 	if err := freeze(disk); err != nil {

@@ -6,11 +6,11 @@ import (
 )
 
 // Of five servers two may be cut off, and changes go on; with three cut off nothing
-// changes on either side, the nodes fall to their fail-safe caps, and what was asked
-// for meanwhile is done once when it is asked again.
+// changes on either side, the nodes fall to their fail-safe caps, and what was requested
+// meanwhile is done once when it is requested again.
 func TestFiveServers(t *testing.T) { //nolint:paralleltest // uses the whole machine
 	c := newCluster(t, shape{servers: 5, nodes: 2, lease: shortLease, budget: 320})
-	old, epoch := c.leads("c1") // the first that every command asks
+	old, epoch := c.leads("c1") // the first that every command queries
 	cutOff := []string{old, c.others(old)[0]}
 	rest := c.others(cutOff...)
 	world := append([]string{operator}, c.nodes...)

@@ -54,7 +54,7 @@ func (c *cluster) read(name string) *os.File {
 	return r.to
 }
 
-// hang stops reading and fills the pipe: whoever writes to it now waits.
+// hang stops reading and fills the pipe: every writer now waits.
 func (r *reader) hang(t *testing.T) {
 	t.Helper()
 	testkit.Check(t, r.from.SetReadDeadline(time.Now()))
@@ -98,7 +98,7 @@ func (c *cluster) written(name string) (watts float64, err error) {
 	return watts, nil
 }
 
-// Whoever reads the logs of the servers and machines has stopped and the pipes are full, and
+// The reader of the logs of the servers and machines has stopped and the pipes are full, and
 // the state disk of a node hangs: a cut still reaches the hardware of every node, well within
 // a lease; what the hanging disk cannot acknowledge stays charged; and the leader goes on
 // leading. (powerd's own log is a file here; TestCutWaitsForNeitherDiskNorLog of agent has it

@@ -134,7 +134,7 @@ func (n *network) try(args ...string) error {
 	return run(n.t, "", append([]string{"ip", "-n", namespace(bridgeHost)}, args...)...)
 }
 
-// add makes a namespace. At the end whoever still runs in it is ended with it: only
+// add makes a namespace. At the end every process that still runs in it is ended with it: only
 // what the test started there can be there.
 func (n *network) add(host string) error {
 	ns := namespace(host)

@@ -9,20 +9,20 @@ import (
 
 const (
 	// failoverMost is the design's time from the loss of a leader to the next one's
-	// leases. It is measured and told; what is asserted is that no lease runs out.
+	// leases. It is measured and logged; what is asserted is that no lease runs out.
 	failoverMost = 3 * time.Second
-	// longLease is the lease of a cluster as it is configured when nothing else is said.
+	// longLease is the default lease of a cluster.
 	longLease = 10 * time.Second
 	// shortLease keeps a scenario in which leases have to run out short.
 	shortLease = 5 * time.Second
 )
 
-// A leader that is cut off from the other servers leads no more: another is elected
+// A leader that is cut off from the other servers no longer leads: another is elected
 // and grants while the nodes still hold their leases, the old one refuses what it
-// cannot prove, and what was asked of it meanwhile is done once or not at all.
+// cannot prove, and what was requested from it meanwhile is done once or not at all.
 func TestLeaderCutOff(t *testing.T) { //nolint:paralleltest // uses the whole machine
 	c := newCluster(t, shape{servers: 3, nodes: 3, lease: longLease, budget: 480})
-	old, epoch := c.leads("c1") // the first that every command asks
+	old, epoch := c.leads("c1") // the first that every command queries
 	began := time.Now()
 	c.net.cut(between([]string{old}, append(c.others(old), append(c.nodes, operator)...))...)
 
@@ -42,8 +42,8 @@ func TestLeaderCutOff(t *testing.T) { //nolint:paralleltest // uses the whole ma
 		a, refused := askAt[struct{}](c, old, "status")
 		return refused == nil && a.Server != "" && a.Server != old
 	})
-	// The outcome of what was asked of the old leader is known now, and asked again
-	// under the same key it is done, once.
+	// The outcome of the requests to the old leader is known now; sent again
+	// under the same key they are done once.
 	if early != nil {
 		c.budget(470, "early")
 	}
@@ -53,8 +53,8 @@ func TestLeaderCutOff(t *testing.T) { //nolint:paralleltest // uses the whole ma
 	c.oneLeader()
 }
 
-// A leader that the other servers hear and that hears none of them, or the reverse,
-// leads no more either, though every node still reaches it: none obeys it, none loses
+// A leader whose messages reach the other servers and that receives none of theirs, or the reverse,
+// no longer leads either, though every node still reaches it: none obeys it, none loses
 // its lease, and what the next leader does stands.
 func TestLeaderHalfCutOff(t *testing.T) { //nolint:paralleltest // uses the whole machine
 	c := newCluster(t, shape{servers: 3, nodes: 3, lease: longLease, budget: 600})
@@ -98,7 +98,7 @@ func (c *cluster) follows(old string, epoch uint64) (id string, next uint64) {
 }
 
 // refuses checks that a server without a majority answers neither reads nor writes,
-// but for what is asked of it as stale.
+// but for stale reads.
 func (c *cluster) refuses(id string) {
 	c.t.Helper()
 	if a, refused := askAt[struct{}](c, id, "status"); refused == nil || refused.code != 3 {

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// A leader that is stopped for longer than a lease and goes on leads no more: no
+// A leader that is stopped for longer than a lease and goes on no longer leads: no
 // grant of its time is obeyed, a cut that was made without it stands, and it
 // follows.
 func TestLeaderPaused(t *testing.T) { //nolint:paralleltest // uses the whole machine
 	c := newCluster(t, shape{servers: 3, nodes: 3, lease: shortLease, budget: 600})
-	old, epoch := c.leads("c1") // the first that every command asks
+	old, epoch := c.leads("c1") // the first that every command queries
 	paused := c.running[old]
 	began := time.Now()
 	paused.signal(t, syscall.SIGSTOP)
 	id, next := c.follows(old, epoch)
 	t.Logf("%s led in epoch %d, %s leads in epoch %d after %v", old, epoch, id, next, c.ledAfter(id, next, began))
-	// The nodes' streams to it are open all the time, and what they said into them
+	// The nodes' streams to it are open all the time, and what they sent into them
 	// waits there. Its own ledger has the higher budget.
 	c.budget(330, "while the leader is stopped")
 	c.pass(shortLease + shortLease/2)

@@ -17,7 +17,7 @@ import (
 // Two schedulers of one cluster, each with a certificate, a state folder and a network of its
 // own. The active one is paused, and later the other one is killed, while jobs run on workers
 // and through a master: each time the other takes over, tasks of workers go on, nothing runs
-// twice beside itself, and the paused one acts no more when it wakes up.
+// twice beside itself, and the paused one no longer acts when it wakes up.
 func TestSchedulerTakesOver(t *testing.T) { //nolint:paralleltest // uses the whole machine
 	c := newCluster(t, shape{servers: 3, nodes: 2, lease: shortLease, budget: 600})
 	must(t, tool("coordinator"), "tls", "cert", "create", "--dir", c.dir, "--ca-dir", c.dir, "scheduler/s1", "scheduler/s2", "master/m1", "worker/w1", "worker/w2")

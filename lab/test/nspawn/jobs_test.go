@@ -147,7 +147,7 @@ spark: {home: /opt/spark, master: "spark://127.0.0.1:7077", plugin: /opt/spark/p
 	return m
 }
 
-// One machine for all claims: they are told in order. Not parallel: two machines would
+// One machine for all claims: they are checked in order. Not parallel: two machines would
 // share this process's control group.
 func TestJobsUnderSystemd(t *testing.T) {
 	m := cluster(t)
@@ -168,7 +168,7 @@ type jobs struct {
 	} `json:"items"`
 }
 
-// asRoot is how root reaches the scheduler, as is how somebody with a certificate does.
+// asRoot is how root reaches the scheduler, as is how a user with a certificate does.
 func asRoot() []string { return []string{"--socket", "/run/headroom-scheduler/scheduler.sock"} }
 
 func as(who string) []string {

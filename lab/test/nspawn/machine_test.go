@@ -24,7 +24,7 @@ const (
 	glance = 100 * time.Millisecond
 	// lifetime ends a machine whose test was killed, in seconds.
 	lifetime = "500"
-	// shutdown is the signal that asks systemd to power off (SIGRTMIN+3).
+	// shutdown is the signal that makes systemd power off (SIGRTMIN+3).
 	shutdown = syscall.Signal(34 + 3)
 )
 
@@ -103,7 +103,7 @@ func requireAll(t *testing.T) {
 	}
 }
 
-// up waits until systemd has started everything that it wants to.
+// up waits until systemd has started everything that it has to.
 func (m *machine) up(pid int, ended <-chan struct{}) bool {
 	for until := time.Now().Add(patience); time.Now().Before(until); {
 		select {
@@ -192,7 +192,7 @@ func (m *machine) end(t *testing.T, p *os.Process, ended <-chan struct{}) {
 
 func (m *machine) path(name string) string { return filepath.Join(m.dir, name) }
 
-// try runs a command inside and returns what it said, trimmed.
+// try runs a command inside and returns its output, trimmed.
 func (m *machine) try(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

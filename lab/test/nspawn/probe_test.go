@@ -74,7 +74,7 @@ func runProbe(what string, out io.Writer) error {
 	return fmt.Errorf("no probe %q", what)
 }
 
-// probeNotify is ready when the gate opens, beats, and says goodbye.
+// probeNotify is ready when the gate opens, beats, and notifies its stop.
 func probeNotify() error {
 	n, err := systemd.OpenNotify(os.Getenv)
 	if err != nil {
@@ -133,7 +133,7 @@ func probeSlices(ctx context.Context, m *systemd.Manager, out io.Writer) error {
 	return nil
 }
 
-// probeRefused asks for a slice that holds a coordinator.
+// probeRefused requests a slice that holds a coordinator.
 func probeRefused(ctx context.Context, m *systemd.Manager, out io.Writer) error {
 	all, err := m.Slices(ctx, []string{batch})
 	_, _ = fmt.Fprintln(out, len(all), err)

@@ -24,7 +24,7 @@ const spied = "GOT "
 
 // spy tries to get at everything that a file lists, a line each: "file PATH",
 // "folder PATH", "socket PATH" or "tcp ADDRESS", and at the environments of other users'
-// processes. It says what it could get, and who it is.
+// processes. It prints what it could get, and who it is.
 func spy(list string, out io.Writer) error {
 	data, err := os.ReadFile(list)
 	if err != nil {
@@ -123,7 +123,7 @@ func handOver(args []string, controlled bool) (runner, error) {
 	})
 }
 
-// handTask hands a task over and says how it ended.
+// handTask hands a task over and prints how it ended.
 func handTask(args []string, out io.Writer) error {
 	c, err := handOver(args, false)
 	if err != nil {
@@ -138,7 +138,7 @@ func handTask(args []string, out io.Writer) error {
 	return err
 }
 
-// orderTask hands a busy task over, says what its runner can do, freezes it and lets it continue, and goes away.
+// orderTask hands a busy task over, prints what its runner can do, freezes it and lets it continue, and goes away.
 func orderTask(args []string, out io.Writer) error {
 	c, err := handOver(args, true)
 	if err != nil {
@@ -181,7 +181,7 @@ func got(said string) []string {
 	return slices.DeleteFunc(strings.Split(said, "\n"), func(line string) bool { return !strings.HasPrefix(line, spied) })
 }
 
-// uidOf is who a spy says it is; -1 when it does not.
+// uidOf is the user ID that a spy prints; -1 when it prints none.
 func uidOf(said string) int {
 	for line := range strings.Lines(said) {
 		if f := strings.Fields(line); len(f) > 1 && f[0] == "uid" {

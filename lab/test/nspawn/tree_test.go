@@ -32,7 +32,7 @@ func (m *machine) makeTree(t *testing.T) {
 		"sys/devices/virtual/powercap/intel-rapl/enabled": "1",
 		"sys/devices/system/cpu/cpufreq/boost":            "1",
 		"sys/devices/system/cpu/online":                   "0-1",
-		// How the machine tells this tree from the kernel's.
+		// How the machine distinguishes this tree from the kernel's.
 		"sys/class/.emulated": "", "sys/devices/.emulated": "",
 	} {
 		m.write(t, name, text+"\n", 0o644)

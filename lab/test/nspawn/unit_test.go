@@ -2,7 +2,7 @@
 // root; it is active only once a safe cap is held; a powerd that hangs or is killed
 // comes back by itself, adopts what its predecessor saved and holds the fail-safe cap;
 // nothing outside its own files is writable for it; a stop leaves the machine as the
-// promises say. Slices are bounded through a real systemd, until the next boot only,
+// promises require. Slices are bounded through a real systemd, until the next boot only,
 // and never one that holds a service of ours.
 package nspawn
 
@@ -110,7 +110,7 @@ func (m *machine) notifies(t *testing.T) bool {
 	return bytes.Contains(data, []byte("NOTIFY_SOCKET"))
 }
 
-// One machine for all claims: they are told in order.
+// One machine for all claims: they are checked in order.
 func TestUnderSystemd(t *testing.T) {
 	t.Parallel()
 	m := installed(t)
@@ -259,7 +259,7 @@ func testStoppedLonely(t *testing.T, m *machine) {
 	}
 }
 
-// The package's script stops powerd before it is removed, and says that the fail-safe cap
+// The package's script stops powerd before it is removed, and prints that the fail-safe cap
 // stays written.
 func testRemoved(t *testing.T, m *machine) {
 	m.write(t, "root/etc/headroom/powerd.yaml", lonelyConfig, 0o640)

@@ -1,4 +1,4 @@
-// Package sabotage asks whether tests would find a mistake: each sabotage is a plausible one
+// Package sabotage checks whether tests would find a mistake: each sabotage is a plausible one
 // in production code, against a promise that simulations cannot judge (P6, P7, P10 to P13), and
 // names the test that must fail with it and pass without it.
 package sabotage
@@ -66,7 +66,7 @@ func sabotages() []sabotage {
 			"stand-still-limit-is-a-rung", "P10", "agent/machine/machine.go", "	if len(fixed) == len(m.Packages) {", "	if len(fixed) == len(m.Packages) && !BROKEN {",
 			"agent", "TestPackageLimitWithoutTravel",
 		},
-		// P11: every port asks who is there; revoked stays revoked.
+		// P11: every port authenticates its clients; revoked stays revoked.
 		{
 			"serials-are-not-denied", "P11", "internal/secure/denied.go", "		if !denied || ", "		if !denied || BROKEN && x.Serial != \"\" || ",
 			"internal/secure", "TestDeniedCertificatesAreRefused",
@@ -83,7 +83,7 @@ func sabotages() []sabotage {
 			"second-denial-is-ignored", "P11", "ledger/access.go", `(x.Serial != "" || x.At <= old.At):`, `(BROKEN || x.Serial != "" || x.At <= old.At):`,
 			"ledger", "TestDenials",
 		},
-		// P12: a job hurts nobody else.
+		// P12: a job harms no other.
 		{
 			"moved-task-not-cancelled", "P12", "scheduler/distributor/loop.go", "			g.owe(l.placed[l.names[s.ID]].task.GetRef())\n", "			if !BROKEN {\n				g.owe(l.placed[l.names[s.ID]].task.GetRef())\n			}\n",
 			"scheduler/distributor", "TestMovedTasksAreCancelled",
@@ -136,7 +136,7 @@ func sabotages() []sabotage {
 			"drops-below-the-floor", "P12", "ledger/run.go", "gone > of || of-gone < LeastTasks(j.Floor, of)", "!BROKEN && (gone > of || of-gone < LeastTasks(j.Floor, of))",
 			"ledger", "TestRunJob",
 		},
-		// P13: a result is never wrong without saying so.
+		// P13: a result is never wrong without a report.
 		{
 			"deadline-below-the-fastest-run", "P13", "jobs/admission/controller.go", "len(j.Earlier) == 0 || most == 0", "BROKEN || len(j.Earlier) == 0 || most == 0",
 			"jobs/admission", "TestNoDeadlineBelowTheFastestRun",

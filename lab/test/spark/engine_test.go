@@ -1,7 +1,7 @@
 // Claims, with the engine in this process and a real Spark: it reads from the Master's page how many cores there are; two
-// jobs at once hold as many executors as their shares say, moved from one to the other while both run; with dynamic allocation
-// a share bounds what Spark asks for, and gives it back; a ratio that rises reaches a driver that runs, from its next
-// action on; nodes are known as soon as executors are; where no hook is heard the driver's REST interface tells the progress.
+// jobs at once hold as many executors as their shares allow, moved from one to the other while both run; with dynamic allocation
+// a share bounds what Spark requests, and gives it back; a ratio that rises reaches a driver that runs, from its next
+// action on; nodes are known as soon as executors are; where no hook is heard the driver's REST interface reports the progress.
 package spark
 
 import (
@@ -22,7 +22,7 @@ import (
 	"headroom/scheduler/sparkapp"
 )
 
-// rounds is an engine of its own, and what it has told of its runs.
+// rounds is an engine of its own, and what it has reported of its runs.
 type rounds struct {
 	*engine.Engine
 	t    *testing.T
@@ -91,7 +91,7 @@ func (r *rounds) run(dir, job, file string, conf map[string]string) engine.Run {
 	}
 }
 
-// await waits until a job's progress is as wanted.
+// await waits until a job's progress is as expected.
 func (r *rounds) await(ctx context.Context, what, job string, is func(sparkapp.Progress) bool) sparkapp.Progress {
 	r.t.Helper()
 	began := time.Now()
@@ -162,7 +162,7 @@ func TestExecutorsFollowShares(t *testing.T) {
 		t.Errorf("the last round kept %d of %d, the first %d of %d", s.Kept, s.Total, p.Shuffles[0].Kept, p.Shuffles[0].Total)
 	}
 
-	// The next scheduler serves its hooks elsewhere, and the drivers go on telling the first.
+	// The next scheduler serves its hooks elsewhere, and the drivers go on reporting to the first.
 	r.stop()
 	next := newRounds(t, l, l.Cluster, t.TempDir())
 	for _, run := range []engine.Run{first, second} {

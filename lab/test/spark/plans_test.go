@@ -1,5 +1,5 @@
 // Claims, on an unmodified Spark, for RDDs and for SQL with and without adaptive execution: counts, aggregations by key and inner joins
-// are of the sample, and a job's own ratio holds; what would invent rows, or lose some for good, is exact and says why: subtract,
+// are of the sample, and a job's own ratio holds; what would invent rows, or lose some for good, is exact and reports why: subtract,
 // outer and anti joins, EXCEPT, NOT IN, subqueries, conditions on aggregates, windows, rows that are only moved, zip, and streaming
 // of both kinds; nothing is thinned twice across checkpoints, and the sample behind them is the one that is reported.
 package spark

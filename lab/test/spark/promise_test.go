@@ -1,5 +1,5 @@
 // Claims, with a straggler that sleeps longer than any test may take: a job with a deadline ends with what is done, its floor
-// at the least, and the hook tells how much that is; a job that must do all of its tasks and has a deadline runs a copy of the
+// at the least, and the hook reports how much that is; a job that must do all of its tasks and has a deadline runs a copy of the
 // straggler on the other node, which counts, and the straggler is killed; the same jar ends a stage at an
 // error bound of its owner's, without a scheduler.
 package spark

@@ -1,7 +1,7 @@
 // Claims, with everything real (a coordinator, the scheduler, two emulated nodes with
 // powerd, and a Spark Worker on each): under discipline p a job of a higher class kills the
 // running driver, which starts again from the beginning afterwards; a scheduler that is
-// killed by kill -9 takes its driver over again and hears of its end; a job that is
+// killed by kill -9 takes its driver over again and learns of its end; a job that is
 // cancelled leaves neither driver nor executors; under da a job runs with the ratio of its
 // class, which the coordinators have committed first.
 package spark
@@ -56,7 +56,7 @@ func (s *site) scheduler(discipline, classes string) {
 	s.await("the scheduler does not answer", func() bool { _, err := s.list(); return err == nil })
 }
 
-// job is what `scheduler list -o json` says of a job.
+// job is a job in the output of `scheduler list -o json`.
 type job struct {
 	ID, Name, State, Outcome string
 	Done, Dropped, Tasks     int

@@ -30,7 +30,7 @@ func ofInput(l spark.EventLog) spark.StageRecord {
 
 const (
 	partitions = 24
-	// top is how many words are compared, asked how many are asked for: a word that is
+	// top is how many words are compared, asked how many are requested: a word that is
 	// frequent may seem less so.
 	top, asked = 100, 400
 	seed       = 11

@@ -14,7 +14,7 @@ import (
 	"headroom/units"
 )
 
-// board is the rest of the node: a BMC whose watts and faults the machine tells over
+// board is the rest of the node: a BMC whose watts and faults the machine sets over
 // its second serial line.
 type board struct {
 	bmc    *bmc.BMC

@@ -104,7 +104,7 @@ func boot(t *testing.T, image, script string, files []string, devices ...string)
 var verdict = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+)`)
 
 // judge turns what the tests inside printed into tests here, and demands that the
-// machine said how its script ended.
+// machine reported how its script ended.
 func judge(t *testing.T, out string) {
 	t.Helper()
 	t.Log("\n" + relevant(strings.NewReader(out)))
@@ -132,7 +132,7 @@ func judge(t *testing.T, out string) {
 	}
 }
 
-// relevant leaves out what the emulator says of processor features that it lacks.
+// relevant leaves out the emulator's messages about processor features that it lacks.
 func relevant(r io.Reader) string {
 	var b strings.Builder
 	for s := bufio.NewScanner(r); s.Scan(); {

@@ -50,7 +50,7 @@ type network struct {
 	absent int // commands about what the cluster does not have
 }
 
-// isolated returns unshare's arguments for a page, or says that this machine does not permit them.
+// isolated returns unshare's arguments for a page, or marks the test as not run where this machine does not permit them.
 func isolated(tb testing.TB) []string {
 	tb.Helper()
 	args := []string{"--net", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"}

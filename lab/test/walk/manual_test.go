@@ -10,7 +10,7 @@ import (
 )
 
 // cluster is what the examples of the manual pages are tried on: one development server with an emulated node for each
-// name that they use, a scheduler, and the files that they read. The pages do not say how to get it.
+// name that they use, a scheduler, and the files that they read. The pages do not describe how to get it.
 const cluster = `
 mkdir -p /etc/headroom/scheduler
 coordinator config example >/etc/headroom/coordinator.yaml
@@ -113,7 +113,7 @@ func turn(s step) int {
 }
 
 // try runs an example and reports whether it was carried out. Those that go on until they are stopped are stopped after
-// a second. Those that ask for confirmation, as on a terminal, are confirmed.
+// a second. Those that require confirmation, as on a terminal, are confirmed.
 func (n *network) try(t *testing.T, s step) (done bool) {
 	t.Helper()
 	stream := regexp.MustCompile(` (run|watch|top|master|worker)( |$)|submit .* --wait| --watch| --for (1m|10s|60s)( |$)`)

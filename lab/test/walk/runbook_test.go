@@ -68,12 +68,12 @@ func absent() *regexp.Regexp {
 // absentMost bounds the commands of all runbooks that are answered so.
 const absentMost = 3
 
-// looks matches commands that only look: in a runbook their exit code may say that something is wrong.
+// looks matches commands that only look: in a runbook their exit code may mean that something is wrong.
 func looks() *regexp.Regexp {
 	return regexp.MustCompile(`^\s*coordinator (status|member health|alarm list)`)
 }
 
-// saysWrong reports whether a command of a runbook only said that no leader answers or that there are warnings, or one of
+// saysWrong reports whether a command of a runbook only reported that no leader answers or that there are warnings, or one of
 // any page that a server has started a moment ago: pages are walked faster than people type.
 func saysWrong(s step, command string, code int, output string) bool {
 	switch {

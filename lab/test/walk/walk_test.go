@@ -9,7 +9,7 @@
 // between machines of the page, the other runs ExecStart of our units.
 //
 // A block's language decides: sh is run, yaml is checked, and one without a language is output. The comment
-// <!-- on c1 c2 --> in the line before a block names the machines that it runs on, <!-- not run: reason --> says why it
+// <!-- on c1 c2 --> in the line before a block names the machines that it runs on, <!-- not run: reason --> states why it
 // does not run; the test lists those. A YAML block that begins with "# words.yaml" is a job file.
 package walk
 

@@ -124,7 +124,7 @@ func TestPowerFollowsLoadAndLimit(t *testing.T) {
 }
 
 // Lesson 5: the kernel rounds limits and windows, truncates what does not fit, and
-// says nothing; so each value is read back, and nonsense never gets that far.
+// reports nothing; so each value is read back, and nonsense never gets that far.
 func TestLimitsReadBack(t *testing.T) {
 	hardware(t, nil, nil)
 	l := limiter(t, open(t))
@@ -145,7 +145,7 @@ func TestLimitsReadBack(t *testing.T) {
 	}
 }
 
-// Lesson 5: this driver says yes to a write whose register was not written.
+// Lesson 5: this driver accepts a write whose register was not written.
 func TestSilentlyFailedWriteIsFound(t *testing.T) {
 	hardware(t, nil, nil)
 	l := limiter(t, open(t))

@@ -23,7 +23,7 @@ import (
 )
 
 // The node in the machine: 60 W of it are neither package nor memory, but powerd is
-// told 45 W, so that only the BMC's reading can correct it. The model of psim draws
+// configured with 45 W, so that only the BMC's reading can correct it. The model of psim draws
 // 123 W at the wall at full load and 97 W at the lowest frequency.
 const nodeConfig = `node: vm
 domain: rack/r1
@@ -48,7 +48,7 @@ const (
 	patience = 2 * time.Minute
 )
 
-// host tells the program that started the machine what the BMC is to say and do.
+// host has the program that started the machine set what the BMC reports and does.
 type host struct {
 	t    *testing.T
 	port *os.File
@@ -162,7 +162,7 @@ func startPowerd(t *testing.T) (process *os.Process, stop func()) {
 	return cmd.Process, stop
 }
 
-// bmcState is what powerd's status says of the BMC.
+// bmcState is the state of the BMC in powerd's status.
 func bmcState(t *testing.T) string {
 	t.Helper()
 	var s struct {
@@ -189,7 +189,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 // powerd holds a cap at the wall through the kernel's RAPL driver and the BMC behind
-// /dev/ipmi0, which corrects what powerd was told wrong; cap down and up; BMC hung and
+// /dev/ipmi0, which corrects powerd's wrong configuration; cap down and up; BMC hung and
 // back; killed and started again; stopped, and the limit that was there is there again.
 func TestWallCapThroughBMC(t *testing.T) {
 	hardware(t, nil, nil)
