@@ -1,5 +1,7 @@
 package testkit
 
+import "testing"
+
 // sweepRaced is the part of a sweep's seeds that run with the race detector: enough for every kind
 // of concurrency once. It makes a sweep five to ten times slower and finds in the tenth seed what it
 // finds in the first.
@@ -11,4 +13,12 @@ func Sweep(n int) int {
 		return max(1, n/sweepRaced)
 	}
 	return n
+}
+
+// Slow leaves a test to `make test`: `make check` runs with -short.
+func Slow(tb testing.TB) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("left to make test: takes longer than the checks before a commit may")
+	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"headroom/jobs/arbiter"
 	"headroom/lab/report"
+
+	"headroom/internal/testkit"
 )
 
 func result(name string, figures map[string]float64) Result {
@@ -102,6 +104,7 @@ func TestStandings(t *testing.T) {
 // A broken arbiter is behind, and the real one is not, on a few seeds.
 func TestMutantsAreBehind(t *testing.T) {
 	t.Parallel()
+	testkit.Slow(t)
 	edited := func(change func(c *arbiter.Contender)) func(*arbiter.Look) {
 		return func(look *arbiter.Look) {
 			for i := range look.Jobs {
@@ -184,6 +187,7 @@ func TestBounds(t *testing.T) {
 // Where the speed of single machines matters, watts that go there gain: on the same seeds, urgent jobs end sooner.
 func TestHoldsGain(t *testing.T) {
 	t.Parallel()
+	testkit.Slow(t)
 	l := Loads()[6]
 	results, err := runAll(t.Context(), &l, []variant{member(arbiter.DefaultPercent, usual), ours("without", "", tweak{noHolds: true})}, seedRange{1, 16})
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"headroom/jobs/arbiter"
+
+	"headroom/internal/testkit"
 )
 
 // doorTask is about how long a task of the loads takes at full speed, s.
@@ -58,6 +60,7 @@ func oneClass() Load {
 
 func TestPromisesCostNothing(t *testing.T) {
 	t.Parallel()
+	testkit.Slow(t)
 	const seeds = 4
 	for _, l := range []Load{oneClass(), Loads()[2], Loads()[3]} {
 		var weighed, missed [2]float64 // without and with promises

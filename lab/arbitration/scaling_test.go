@@ -11,6 +11,8 @@ import (
 	"headroom/jobs/containers"
 	"headroom/jobs/scaling/runs"
 	"headroom/units"
+
+	"headroom/internal/testkit"
 )
 
 // bound lets a job hold so many containers, others from a moment on.
@@ -81,6 +83,7 @@ func (x learns) look(r *run) {
 
 func TestKnowingHowJobsScalePays(t *testing.T) {
 	t.Parallel()
+	testkit.Slow(t)
 	l := scalingLoad()
 	cost := map[bool]float64{}
 	for _, knows := range []bool{false, true} {

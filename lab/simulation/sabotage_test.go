@@ -31,6 +31,7 @@ func brokenBy(t *testing.T, args ...string) (out, stderr string, exit int) {
 
 func allBroken(t *testing.T, seed string) {
 	t.Helper()
+	testkit.Slow(t)
 	out, stderr, exit := brokenBy(t, "--sabotage", "all", "--seed", seed, "-o", "json")
 	var r struct{ Items []broken }
 	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Items) != len(sabotages()) {
@@ -71,6 +72,7 @@ func TestFiveSabotages(t *testing.T) {
 }
 
 func TestSabotageCommand(t *testing.T) {
+	testkit.Slow(t)
 	out, _, exit := command("--list-sabotage", "-o", "json")
 	var list struct {
 		Items []struct{ Name, Breaks, File string } `json:"items"`
@@ -101,6 +103,7 @@ func TestSabotageCommand(t *testing.T) {
 // A schedule that a sabotage breaks is shrunk to one that it still breaks, that is
 // smaller, and that holds without the sabotage.
 func TestSabotagedScheduleShrinks(t *testing.T) {
+	testkit.Slow(t)
 	out, stderr, _ := brokenBy(t, "--sabotage", "move-frees-at-once", "--schedules", "50", "-o", "json")
 	var r Report
 	if err := json.Unmarshal([]byte(out), &r); err != nil || r.Shrunk == nil {
@@ -145,6 +148,7 @@ func TestEditsFit(t *testing.T) {
 // The check of histories sees what it is for, in a build that answers stale reads or
 // believes old leases.
 func TestHistoriesCatchSabotage(t *testing.T) {
+	testkit.Slow(t)
 	root := testkit.Need(sourceTree(t.Context()))(t)
 	overlay := testkit.Need(writeOverlay(root, t.TempDir()))(t)
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-v", "-vet=off", "-overlay", overlay, "-run", "^TestOverlaid", "headroom/lab/simulation")

@@ -124,6 +124,7 @@ func counts(r report) string {
 
 func TestTables(t *testing.T) {
 	t.Parallel()
+	testkit.Slow(t)
 	pages := testkit.Need(filepath.Glob(filepath.Join(folder, "*.md")))(t)
 	for _, path := range pages {
 		data := testkit.Need(os.ReadFile(path))(t)

@@ -19,6 +19,7 @@ const mutantSeed, mutantSeeds = 5, 2
 // Every target that can get worse does so under a mistake.
 func TestMutants(t *testing.T) {
 	t.Parallel()
+	testkit.Slow(t)
 	honest := &figures{measured: testkit.Need(profiled(profileOf))(t)}
 	s := whole(honest.measured)
 	s.variants = variants()

@@ -20,6 +20,7 @@ const mutantSeed, mutantSeeds, mutantJobs = 1001, 3, 5000
 // again.
 func TestMutants(t *testing.T) {
 	t.Parallel()
+	testkit.Slow(t)
 	f := testkit.Need(testkit.Need(honest())(t).find(t.Context(), mutantSeed, mutantSeeds, mutantJobs, quiet))(t)
 	var all []reporttest.Mutant
 	for _, m := range mutants() {

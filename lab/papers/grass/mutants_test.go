@@ -15,6 +15,7 @@ import (
 // Every target that can get worse does so under a mistake. Those on a trace are the same comparisons.
 func TestMutants(t *testing.T) {
 	t.Parallel()
+	testkit.Slow(t)
 	const seed, seeds = 1001, 2
 	honest := testkit.Need(whole().run(t.Context(), seed, seeds, io.Discard))(t)
 	var all []reporttest.Mutant

@@ -24,6 +24,7 @@ const mutantSeed, mutantSeeds = 1001, 2
 // Every target that can get worse does so under a mistake.
 func TestMutants(t *testing.T) {
 	t.Parallel()
+	testkit.Slow(t)
 	honest := testkit.Need(size{3000, 60_000}.run(t.Context(), &papers.Options{Seed: mutantSeed, Seeds: mutantSeeds, Progress: io.Discard}))(t)
 	var all []reporttest.Mutant
 	for _, x := range mutations() {

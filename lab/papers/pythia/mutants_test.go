@@ -15,6 +15,7 @@ import (
 // Every target that can get worse does so under a mistake of the doors, on the generated jobs.
 func TestMutants(t *testing.T) {
 	t.Parallel()
+	testkit.Slow(t)
 	judged := func(ctx context.Context, s *study) ([]report.Target, error) {
 		s.source = generated(2000) // nodrop takes long with more
 		trials, err := s.run(ctx, 1001, 2)

@@ -197,6 +197,7 @@ func overlay(t *testing.T, root, dir string) string {
 // test finds each.
 func TestTestsFindSabotage(t *testing.T) {
 	t.Parallel()
+	testkit.Slow(t)
 	root := testkit.Need(filepath.Abs("../../.."))(t)
 	dir := t.TempDir()
 	plan := overlay(t, root, dir)
