@@ -30,6 +30,8 @@ import (
 	"headroom/internal/cli"
 	scraping "headroom/internal/scrape"
 	"headroom/units"
+
+	"headroom/internal/testkit"
 )
 
 // Size of the machine that powerd plans for.
@@ -114,6 +116,7 @@ const (
 // to keep every ceiling open, and with fewer than it needs anywhere.
 func TestWideMachineHasFilesEnough(t *testing.T) {
 	t.Parallel()
+	testkit.Unraced(t)
 	dir := t.TempDir()
 	wideMachine(t, filepath.Join(dir, "root"), plannedCPUs, plannedSockets)
 	for _, limit := range []int{4096, 256, 64} {

@@ -24,6 +24,8 @@ import (
 	"headroom/agent/statedir"
 	"headroom/internal/durable/durabletest"
 	"headroom/units"
+
+	"headroom/internal/testkit"
 )
 
 // onDisk is the lab's state directory on a disk that forgets at a power cut what was not
@@ -107,6 +109,7 @@ func TestPowerCutTakesNothingThatCounts(t *testing.T) {
 // nothing whose original is not safe.
 func TestDiskDiesAtEveryCall(t *testing.T) {
 	t.Parallel()
+	testkit.Unraced(t)
 	var changed atomic.Int64
 	const calls = 12 // the journal and the first stamp take five each
 	t.Run("from", func(t *testing.T) {

@@ -14,6 +14,8 @@ import (
 	"headroom/ipmi"
 	"headroom/lease"
 	"headroom/units"
+
+	"headroom/internal/testkit"
 )
 
 // still is a node on a machine whose time only goes on when the test says so.
@@ -80,6 +82,7 @@ func (s *still) second(t *testing.T, load float64) {
 // comes down as it learns, and the reference stays.
 func TestLearningIsNoReference(t *testing.T) {
 	t.Parallel()
+	testkit.Unraced(t)
 	s := newStill(t, "epyc")
 	low, high := s.steady(t)
 	learned, configured := s.meter.Reading().Power, s.meter.ByCounters().Power
@@ -94,6 +97,7 @@ func TestLearningIsNoReference(t *testing.T) {
 // Dies that turn out to show one counter halve the sum, and not the reference.
 func TestMirroredCountersAreNoReference(t *testing.T) {
 	t.Parallel()
+	testkit.Unraced(t)
 	s := newStill(t, "epyc-mirrored")
 	s.second(t, 0.02)
 	s.second(t, 0.02)

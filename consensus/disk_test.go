@@ -20,6 +20,8 @@ import (
 	"pgregory.net/rapid"
 
 	"headroom/internal/cli"
+
+	"headroom/internal/testkit"
 )
 
 // until waits until f holds; real disks and sockets leave no other way than
@@ -159,6 +161,7 @@ func TestDiskRestart(t *testing.T) {
 // The same entries leave the same bytes, through raft-wal and through memory.
 func TestDiskAndMemoryAgree(t *testing.T) {
 	t.Parallel()
+	testkit.Unraced(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		if rt.Failed() {
 			return

@@ -29,6 +29,7 @@ func secured(certs testkit.Certificates, m *testkit.Memory) func(*Config) {
 }
 
 func TestServersFollowTheirCertificates(t *testing.T) {
+	testkit.Unraced(t)
 	bubble(t, func(t *testing.T) {
 		certs, m := testkit.NewCertificates(t), &testkit.Memory{}
 		c := newCluster(t, 3, secured(certs, m))

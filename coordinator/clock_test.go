@@ -13,6 +13,8 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/units"
+
+	"headroom/internal/testkit"
 )
 
 // clocked is a group of three servers and three nodes, and how far each server's
@@ -190,6 +192,7 @@ func TestCutPassesARaiseThatWaits(t *testing.T) {
 
 // What a schedule sets while a temporary budget is in force comes into force after it.
 func TestScheduleBelowATemporaryBudget(t *testing.T) {
+	testkit.Unraced(t)
 	bubble(t, func(t *testing.T) {
 		c, _ := clocked(t)
 		c.operate(&headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetSchedule{SetSchedule: &headroomv1.Schedule{

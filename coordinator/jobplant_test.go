@@ -22,6 +22,8 @@ import (
 	"headroom/lease"
 	"headroom/ledger"
 	"headroom/units"
+
+	"headroom/internal/testkit"
 )
 
 // yarn is an engine on the nodes of a cluster, and its scheduler: five containers a
@@ -322,6 +324,7 @@ func (y *yarn) ended() bool {
 }
 
 func TestCapStepSharesAndStops(t *testing.T) {
+	testkit.Unraced(t)
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3, 900*units.Watt)
 		c.addNodes(4)

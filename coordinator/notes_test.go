@@ -16,9 +16,12 @@ import (
 	"headroom/internal/rpc"
 	"headroom/ledger"
 	"headroom/units"
+
+	"headroom/internal/testkit"
 )
 
 func TestAuditLogNamesWhoAsked(t *testing.T) {
+	testkit.Unraced(t)
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 1, 700*units.Watt)
 		s := c.leader().server

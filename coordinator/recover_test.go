@@ -21,6 +21,8 @@ import (
 	"headroom/coordinator/snapshot"
 	"headroom/ledger"
 	"headroom/units"
+
+	"headroom/internal/testkit"
 )
 
 // recoveryOf is a recovery of the test cluster on c1, with the given members.
@@ -85,6 +87,7 @@ func (c *cluster) granted() (top uint64) {
 // incarnation, and a third time by a server whose clock is wrong: each time the new leader's epoch is above all that nodes know,
 // nothing is raised before all are proven, and the others join it empty.
 func TestRestoreWhileNodesHoldLaterLeases(t *testing.T) {
+	testkit.Unraced(t)
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3, 500*units.Watt)
 		c.addNodes(3)

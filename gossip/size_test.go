@@ -12,6 +12,8 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"headroom/gossip/brake"
+
+	"headroom/internal/testkit"
 )
 
 // longest is a member whose description could not be longer.
@@ -51,6 +53,7 @@ func TestLongestDescriptionFits(t *testing.T) {
 
 func TestPacketsOfTheLongestFit(t *testing.T) {
 	t.Parallel()
+	testkit.Unraced(t)
 	const members = 6
 	private, keys := brakePair(t)
 	counted := &Traffic{}

@@ -4,15 +4,15 @@
 # all: every package, as a folder. race: those of the product with concurrency of their own, in
 # code or tests (a go statement, a WaitGroup's or errgroup's Go, or anything of sync), and the
 # emulated machines; they run with the race detector. plain: the rest, which it would make five to ten
-# times slower and which has no concurrency but pools; and the sweeps, whose packages run a part of
-# their seeds with the race detector (testkit.Sweep). whole: tests of whole machines and clusters,
+# times slower and which has no concurrency but pools; and the sweeps, packages of which a part only
+# runs with the race detector (testkit.Sweep, testkit.Unraced). whole: tests of whole machines and clusters,
 # which are in neither.
 set -eu
 cd "$(dirname "$0")/.."
 whole='^lab/test/(e2e|vm|nspawn|bmc|netns|hadoop|spark|faults|walk)(/|$)'
 raced='^(agent|consensus|coordinator|gossip|internal|ipmi|scheduler|systemd|thermal|lab/emulator)(/|$)'
 plain='^internal/vet$'
-sweeps='^(consensus|coordinator|gossip)$'
+sweeps='^(agent|consensus|coordinator|gossip|internal/rpc)$'
 
 # Folders that hold Go files, as ./... finds them, but the project's own only.
 list=$(sh tools/files.sh)

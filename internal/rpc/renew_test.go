@@ -218,6 +218,7 @@ func TestUnprovenConnectionReplacesNothing(t *testing.T) {
 // The certificates of a thousand nodes are renewed in the same moment.
 func TestThousandClientsDoNotDialInOneSecond(t *testing.T) {
 	t.Parallel()
+	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		const nodes = 1000
 		certs := testkit.NewCertificates(t)

@@ -15,6 +15,15 @@ func Sweep(n int) int {
 	return n
 }
 
+// Unraced leaves a test of many cases or much computation to the run without the race detector. Other
+// tests of its package show the same goroutines to the detector.
+func Unraced(tb testing.TB) {
+	tb.Helper()
+	if raced {
+		tb.Skip("left to the run without the race detector")
+	}
+}
+
 // Slow leaves a test to `make test`: `make check` runs with -short.
 func Slow(tb testing.TB) {
 	tb.Helper()
