@@ -15,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -110,14 +109,14 @@ func (p *profiling) run(ctx context.Context, stdout io.Writer) error {
 		return err
 	}
 	m := measurement{
-		runner: runs, tasks: runs.tasks(), comparison: comparison, top: p.top, scale: p.scale, ratios: p.ratios, seeds: p.seeds, choice: p.choice, note: p.note,
+		runner: runs, tasks: runs.job.Tasks(), comparison: comparison, top: p.top, scale: p.scale, ratios: p.ratios, seeds: p.seeds, choice: p.choice, note: p.note,
 	}
 	points, err := m.points(ctx)
 	if err != nil {
 		return err
 	}
 	profile, warnings, err := quality.New(quality.Profile{
-		Name: job.Name, Engine: engineLocal, Comparison: comparison, Scaled: p.scale, Tasks: m.tasks, Points: points,
+		Name: job.Name, Engine: "local", Comparison: comparison, Scaled: p.scale, Tasks: m.tasks, Points: points,
 	})
 	if err != nil {
 		return cli.Failed("", "profile %s: %w", job.Name, err)
@@ -222,11 +221,4 @@ func (p *profiling) print(w io.Writer, profile *quality.Profile) error {
 	}
 	p.note("tasks needed for an accuracy in the worst run: %s", strings.Join(needs, ", "))
 	return nil
-}
-
-// sortedRatios are the parts to try, each once, in rising order.
-func sortedRatios(ratios []float64) []float64 {
-	out := slices.Clone(ratios)
-	slices.Sort(out)
-	return slices.Compact(out)
 }
