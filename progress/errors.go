@@ -3,8 +3,6 @@ package progress
 import "errors"
 
 var (
-	// errPolicy states that a policy has no such name.
-	errPolicy = errors.New("progress: unknown policy")
 	// errNonsense states that an observation cannot be true; it was passed over.
 	errNonsense = errors.New("progress: impossible observation")
 	// errTimeBack states that an observation is older than the last; it was passed over.

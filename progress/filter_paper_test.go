@@ -127,18 +127,3 @@ func TestUnknownIsUnknown(t *testing.T) {
 		t.Errorf("%g tasks/s beside unusable samples, want 0.35065625", a)
 	}
 }
-
-func TestParsePolicy(t *testing.T) {
-	t.Parallel()
-	if p, err := ParsePolicy(""); p != Learned || err != nil {
-		t.Errorf("default %q, %v", p, err)
-	}
-	for _, want := range Policies() {
-		if p, err := ParsePolicy(string(want)); p != want || err != nil {
-			t.Errorf("%q: %q, %v", want, p, err)
-		}
-	}
-	if _, err := ParsePolicy("lerned"); err == nil {
-		t.Error("took a policy that is none")
-	}
-}

@@ -1,10 +1,5 @@
 package progress
 
-import (
-	"fmt"
-	"slices"
-)
-
 // Policy states how a progress rate is carried over to another cap and other containers.
 type Policy string
 
@@ -21,14 +16,3 @@ const (
 
 // Policies returns all policies, the default first.
 func Policies() []Policy { return []Policy{Learned, Paper, Released} }
-
-// ParsePolicy reads a policy's name; empty is the default. The error wraps ErrPolicy.
-func ParsePolicy(name string) (Policy, error) {
-	if name == "" {
-		return Learned, nil
-	}
-	if p := Policy(name); slices.Contains(Policies(), p) {
-		return p, nil
-	}
-	return "", fmt.Errorf("%w: %q; want one of %v", errPolicy, name, Policies())
-}

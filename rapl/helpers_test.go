@@ -17,7 +17,7 @@ import (
 func swallow(t *testing.T, m *machine) (*sysfs.Control, error) {
 	t.Helper()
 	m.write("locked", "200000000\n")
-	c, err := sysfs.OpenControl(m.root, "locked")
+	c, err := sysfs.NewControl("locked", sysfs.Disk(m.root))
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func swallow(t *testing.T, m *machine) (*sysfs.Control, error) {
 // benchmarkReads compares a sample with the bare pread it is made of.
 func benchmarkReads(b *testing.B, root *os.Root) {
 	b.Helper()
-	attr, err := sysfs.Open(root, "e")
+	attr, err := sysfs.NewAttr("e", sysfs.Disk(root))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -13,6 +13,8 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/pause"
 	"headroom/internal/rpc"
+	"headroom/internal/wire"
+	"headroom/lease"
 	"headroom/scheduler/leader"
 )
 
@@ -153,7 +155,7 @@ func (d *director) leads(l *headroomv1.Leader, address string) (moved bool, err 
 // obey carries out one directive and acknowledges it.
 func (d *director) obey(ctx context.Context, st *directStream, m *headroomv1.Directive) error {
 	reply := make(chan error, 1)
-	e := directiveEvent{stamp: stampFromProto(m), sprint: m.GetSprint(), deflate: m.GetDeflate(), reason: m.GetReason(), reply: reply}
+	e := directiveEvent{stamp: lease.Stamp{Epoch: wire.Epoch(m.GetEpoch()), Seq: m.GetSeq()}, sprint: m.GetSprint(), deflate: m.GetDeflate(), reason: m.GetReason(), reply: reply}
 	if s := m.GetShare(); s.GetEngine() == engineLocal {
 		e.shares = s
 	}

@@ -2,9 +2,7 @@ package scheduler
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 
 	"connectrpc.com/connect"
@@ -112,7 +110,7 @@ func readLogs(folder jobdir.Folder, driver bool, tasks int, m *headroomv1.LogsRe
 	if driver {
 		root, err := os.OpenRoot(folder.Path(fmt.Sprintf("run-%d", max(1, folder.Run))))
 		if err != nil {
-			return nil, false, missingIsEmpty(err)
+			return nil, false, jobdir.IgnoreMissing(err)
 		}
 		defer root.Close() //nolint:errcheck // only read
 		parts, more = jobdir.ReadLogs(root, spark.Outputs(), m.GetRead(), logsAtOnce)
@@ -124,7 +122,7 @@ func readLogs(folder jobdir.Folder, driver bool, tasks int, m *headroomv1.LogsRe
 	}
 	dir, err := jobdir.Open(folder)
 	if err != nil {
-		return nil, false, missingIsEmpty(err)
+		return nil, false, jobdir.IgnoreMissing(err)
 	}
 	defer dir.Close() //nolint:errcheck // only read
 	root, names, err := dir.Logs(folder.Run, tasks, task)
@@ -133,12 +131,4 @@ func readLogs(folder jobdir.Folder, driver bool, tasks int, m *headroomv1.LogsRe
 	}
 	parts, more = jobdir.ReadLogs(root, names, m.GetRead(), logsAtOnce)
 	return parts, more, nil
-}
-
-// missingIsEmpty is nil for a folder that does not exist: the job has not begun, or its files were removed.
-func missingIsEmpty(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }

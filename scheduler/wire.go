@@ -10,7 +10,6 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/jobs/dispatch"
-	"headroom/lease"
 	"headroom/scheduler/jobfile"
 	"headroom/units"
 )
@@ -151,10 +150,6 @@ func jobToProto(v jobAndSpec) *headroomv1.Job {
 
 func capFromProto(d *headroomv1.CapDirective) dispatch.Cap {
 	return dispatch.Cap{Cap: units.Power(d.GetCapUw()), Floor: units.Power(d.GetFloorUw()), Max: units.Power(d.GetMaxUw())}
-}
-
-func stampFromProto(d *headroomv1.Directive) lease.Stamp {
-	return lease.Stamp{Epoch: lease.Epoch{Incarnation: d.GetEpoch().GetIncarnation(), Term: d.GetEpoch().GetTerm()}, Seq: d.GetSeq()}
 }
 
 func submittedAt(j *headroomv1.Job) time.Time { return time.UnixMicro(j.GetSubmittedUs()) }

@@ -1,10 +1,10 @@
 package command
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
+	"headroom/agent/config"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/gossip/brake"
 	"headroom/internal/cli"
@@ -50,15 +50,7 @@ func checkBrake(s site) finding {
 		}
 	}
 	if _, err := brake.LoadKeys(s.cfg.Brake.PublicKeyFile); err != nil {
-		return finding{"brake", checkFail, err.Error(), hintOf(err)}
+		return finding{"brake", checkFail, err.Error(), config.HintOf(err)}
 	}
 	return finding{"brake", checkOK, "received by gossip, verified with " + s.cfg.Brake.PublicKeyFile, ""}
-}
-
-// hintOf returns the hint of an error, if any.
-func hintOf(err error) string {
-	if e, ok := errors.AsType[*cli.Error](err); ok {
-		return e.Hint
-	}
-	return ""
 }

@@ -1,4 +1,4 @@
-// Package jsonfile reads the JSON files of the lab's commands.
+// Package jsonfile reads the JSON files that commands take as input.
 //
 // The one idea: a file that is written by hand is read strictly, and errors have their position.
 // Unknown fields, second documents and files above 16 MiB are refused. Errors in the file are usage

@@ -31,8 +31,6 @@ package admission
 import (
 	"fmt"
 	"time"
-
-	"headroom/units"
 )
 
 // Policy is how jobs are admitted.
@@ -186,23 +184,4 @@ func round(d time.Duration) time.Duration { return d.Round(rounding) }
 // roundUp returns round of a time below which a job is refused.
 func roundUp(d time.Duration) time.Duration {
 	return min(TimeMost, (d + rounding - 1).Truncate(rounding))
-}
-
-// Power is the power of a cluster's slots.
-type Power struct {
-	// Idle is the power of the cluster without work, Full with all slots at full speed.
-	Idle, Full units.Power
-}
-
-// Slots returns how many slots at full speed a budget pays for. Under perfect speed-up, slots at half of their speed do
-// as much as half of the slots. Speed counts as linear in the power above idle; if package progress has a better law,
-// its caller passes slots to SetCapacity directly.
-func (p Power) Slots(slots int, budget units.Power) int {
-	switch {
-	case slots <= 0 || budget <= p.Idle:
-		return 0
-	case budget >= p.Full:
-		return slots
-	}
-	return int(float64(slots) * float64(budget-p.Idle) / float64(p.Full-p.Idle))
 }

@@ -13,7 +13,6 @@ import (
 	"pgregory.net/rapid"
 
 	"headroom/jobs/admission"
-	"headroom/units"
 )
 
 // world is the controller with jobs that really run.
@@ -219,17 +218,6 @@ func TestBadInput(t *testing.T) {
 	}
 	if _, err := admission.New(99, 1); !errors.Is(err, admission.ErrPolicy) {
 		t.Error(err)
-	}
-}
-
-// Watts become slots in proportion, never more than there are and never below 0.
-func TestPowerSlots(t *testing.T) {
-	t.Parallel()
-	p := admission.Power{Idle: 1000 * units.Watt, Full: 3000 * units.Watt}
-	for budget, want := range map[units.Power]int{0: 0, 1000: 0, 1500: 25, 2000: 50, 3000: 100, 9000: 100} {
-		if got := p.Slots(100, budget*units.Watt); got != want {
-			t.Errorf("%d W: %d slots, want %d", budget, got, want)
-		}
 	}
 }
 

@@ -390,21 +390,15 @@ func TestDamping(t *testing.T) {
 	}
 }
 
-// Names of policies are read back, and each says what it does.
+// Each policy says what it does.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, p := range containers.Policies() {
-		if got, err := containers.ParsePolicy(string(p)); err != nil || got != p || seen[p.Sentence()] {
-			t.Errorf("%s: %v %v %q", p, got, err, p.Sentence())
+		if seen[p.Sentence()] {
+			t.Errorf("%s: %q", p, p.Sentence())
 		}
 		seen[p.Sentence()] = true
-	}
-	if p, err := containers.ParsePolicy(""); err != nil || p != containers.Stretch {
-		t.Errorf("%v %v", p, err)
-	}
-	if _, err := containers.ParsePolicy("best"); !errors.Is(err, containers.ErrPolicy) {
-		t.Errorf("%v", err)
 	}
 	if containers.Fair.Sets() || !containers.Stretch.Sets() {
 		t.Error("only fair leaves the shares to the engine")

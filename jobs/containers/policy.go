@@ -3,7 +3,6 @@ package containers
 import (
 	"cmp"
 	"container/heap"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -35,17 +34,6 @@ func names() string {
 		all = append(all, string(p))
 	}
 	return strings.Join(all, ", ")
-}
-
-// ParsePolicy reads a policy's name; empty is the default.
-func ParsePolicy(name string) (Policy, error) {
-	if name == "" {
-		return Stretch, nil
-	}
-	if p := Policy(name); slices.Contains(Policies(), p) {
-		return p, nil
-	}
-	return "", fmt.Errorf("%w %q: want one of %s", ErrPolicy, name, names())
 }
 
 // Sentence returns a description of the policy.

@@ -404,9 +404,11 @@ func TestPaperPolicy(t *testing.T) {
 func TestTaskLevel(t *testing.T) {
 	t.Parallel()
 	p := graph(t)
-	jobs := deflation.Tasks(queueing.TaskModel{
-		Slots: 20, Maps: queueing.Exactly(50), Reduces: queueing.Exactly(10), MapMean: 40, ReduceMean: 10, Setup: 5, Shuffle: 5,
-	}, false)
+	jobs := deflation.Jobs{Ratios: []float64{0, 0.1, 0.2, 0.3, 0.36, 0.4, 0.6}, Time: func(theta float64) (queueing.PH, error) {
+		return queueing.TaskLevel(queueing.TaskModel{
+			Slots: 20, Maps: queueing.Exactly(50), Reduces: queueing.Exactly(10), MapDrop: theta, MapMean: 40, ReduceMean: 10, Setup: 5, Shuffle: 5,
+		})
+	}}
 	for i := range p.Classes {
 		p.Classes[i].Jobs, p.Classes[i].Profile, p.Classes[i].ErrorMax = jobs, p.Classes[0].Profile, 0.3
 		p.Classes[i].Timeouts = nil
@@ -419,33 +421,6 @@ func TestTaskLevel(t *testing.T) {
 		t.Fatalf("nearest %+v, overload %+v", a.Nearest, a.Overload)
 	}
 	t.Logf("%d settings, %d calls: %+v", a.Settings, a.Calls, a.Chosen)
-}
-
-// Only ratios that leave another number of tasks are tried; of waves only whole ones.
-func TestRatios(t *testing.T) {
-	t.Parallel()
-	if got := deflation.Ratios(50, 20, true); !slices.Equal(got, []float64{0, 0.2, 0.6}) {
-		t.Errorf("waves: %v", got)
-	}
-	if got := deflation.Ratios(4, 2, false); !slices.Equal(got, []float64{0, 0.25, 0.5, 0.75}) {
-		t.Errorf("4 tasks: %v", got)
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		tasks, slots := rapid.IntRange(1, 5000).Draw(t, "tasks"), rapid.IntRange(1, 100).Draw(t, "slots")
-		waves := rapid.Bool().Draw(t, "waves")
-		got := deflation.Ratios(tasks, slots, waves)
-		if got[0] != 0 || len(got) > 16 || !slices.IsSorted(got) || got[len(got)-1] >= 1 {
-			t.Fatalf("%v", got)
-		}
-		left := tasks + 1
-		for _, theta := range got {
-			n := queueing.Kept(tasks, theta)
-			if n >= left || math.Abs(float64(tasks)*(1-theta)-float64(n)) > 1e-6 {
-				t.Fatalf("theta %v leaves %d of %d tasks, before it %d", theta, n, tasks, left)
-			}
-			left = n
-		}
-	})
 }
 
 // An error follows the table, in lines between its rows, and never falls; dropping nothing

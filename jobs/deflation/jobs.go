@@ -21,48 +21,6 @@ type Jobs struct {
 // differences smaller than the error of any profile.
 const ratiosMost = 16
 
-// Ratios returns the drop ratios of n tasks on so many slots that make a difference: for each
-// number of tasks that can be left the least ratio which leaves it. Where waves count alone,
-// those that drop a whole wave. There are 16 at most; of more, those that drop a wave and
-// some between them. Dropping everything is not among them.
-func Ratios(tasks, slots int, waves bool) []float64 {
-	var all, whole []int // tasks left
-	for left := tasks; left >= 1; left-- {
-		if left == tasks || left%max(slots, 1) == 0 {
-			whole = append(whole, left)
-		}
-		all = append(all, left)
-	}
-	left := all
-	switch {
-	case waves:
-		left = thinned(whole, ratiosMost)
-	case len(all) > ratiosMost:
-		left = thinned(whole, ratiosMost)
-		left = append(left, thinned(all, ratiosMost-len(left))...)
-		slices.Sort(left)
-		left = slices.Compact(left)
-		slices.Reverse(left)
-	}
-	out := make([]float64, len(left))
-	for i, n := range left {
-		out[i] = float64(tasks-n) / float64(tasks)
-	}
-	return out
-}
-
-// thinned returns at most so many of all, evenly spread, the first one among them.
-func thinned(all []int, most int) []int {
-	if len(all) <= most {
-		return slices.Clone(all)
-	}
-	var out []int
-	for i := range most {
-		out = append(out, all[i*len(all)/most])
-	}
-	return out
-}
-
 // Measure is what was measured of a class's jobs at one drop ratio: the mean of their time
 // in seconds, and its coefficient of variation.
 type Measure struct{ Drop, Mean, CV float64 }
@@ -105,40 +63,4 @@ func Measured(measures []Measure) (Jobs, error) {
 		}
 		return ph, nil
 	}}, nil
-}
-
-// Tasks returns the model of jobs by DIAS's equation (1). The drop ratio is that of the map tasks,
-// or with all that of map and reduce tasks alike; the model's own are left aside.
-func Tasks(m queueing.TaskModel, all bool) Jobs {
-	return Jobs{Ratios: Ratios(likeliest(m.Maps), m.Slots, false), Time: func(theta float64) (queueing.PH, error) {
-		m.MapDrop, m.ReduceDrop = theta, 0
-		if all {
-			m.ReduceDrop = theta
-		}
-		return queueing.TaskLevel(m)
-	}}
-}
-
-// Waves returns the model of jobs whose tasks run in waves (DIAS, section 4.2): only ratios that
-// drop a whole wave make a difference. For all see [Tasks].
-func Waves(m queueing.WaveModel, all bool) Jobs {
-	return Jobs{Ratios: Ratios(likeliest(m.Maps), m.Slots, true), Time: func(theta float64) (queueing.PH, error) {
-		m.MapDrop, m.ReduceDrop = theta, 0
-		if all {
-			m.ReduceDrop = theta
-		}
-		return queueing.WaveLevel(m)
-	}}
-}
-
-// likeliest returns the number with the greatest probability, at least 1: the drop ratios are
-// chosen for it.
-func likeliest(probabilities []float64) int {
-	best := 0
-	for n, p := range probabilities {
-		if p > probabilities[best] {
-			best = n
-		}
-	}
-	return max(best, 1)
 }

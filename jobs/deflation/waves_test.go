@@ -55,12 +55,13 @@ func TestWaveJobIsThePapers(t *testing.T) {
 	w := text()
 	w.SetupSlope = 0
 	ph := func(mean float64) queueing.PH { return testkit.Need(queueing.Erlang(4, 4/mean))(t) }
-	matrix := deflation.Waves(queueing.WaveModel{
+	matrix := queueing.WaveModel{
 		Slots: 20, Maps: queueing.Exactly(50), Reduces: queueing.Exactly(10), Setup: ph(40), Shuffle: ph(4),
 		MapWaves: []queueing.PH{ph(21.4)}, ReduceWaves: []queueing.PH{ph(12.8)},
-	}, false)
+	}
 	for _, theta := range []float64{0, 0.1, 0.2, 0.4, 0.6, 0.9} {
-		mine, theirs := testkit.Need(w.Jobs(1).Time(theta))(t), testkit.Need(matrix.Time(theta))(t)
+		matrix.MapDrop = theta
+		mine, theirs := testkit.Need(w.Jobs(1).Time(theta))(t), testkit.Need(queueing.WaveLevel(matrix))(t)
 		if math.Abs(mine.Mean()/theirs.Mean()-1) > 1e-9 {
 			t.Errorf("%v: %v s, by the matrix %v", theta, mine.Mean(), theirs.Mean())
 		}

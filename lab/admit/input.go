@@ -154,8 +154,19 @@ func (in *Input) slots(place string, i int) (int, error) {
 	case in.Power == nil || !(in.Power.Idle >= 0 && in.Power.Full > in.Power.Idle && in.Power.Full <= secondsMost):
 		return 0, fmt.Errorf("%sbudget_w needs power, with 0 <= idle_w < full_w <= %g", place, secondsMost)
 	}
-	p := admission.Power{Idle: watts(in.Power.Idle), Full: watts(in.Power.Full)}
-	return p.Slots(*in.Capacity, watts(*c.Budget)), within(place+"budget_w", c.Budget, 0, secondsMost)
+	return slotsFor(watts(in.Power.Idle), watts(in.Power.Full), watts(*c.Budget), *in.Capacity), within(place+"budget_w", c.Budget, 0, secondsMost)
+}
+
+// slotsFor returns how many of a cluster's slots a budget pays for at full speed; idle is the power of the cluster without
+// work, full with all slots at full speed. Speed counts as linear in the power above idle.
+func slotsFor(idle, full, budget units.Power, slots int) int {
+	switch {
+	case slots <= 0 || budget <= idle:
+		return 0
+	case budget >= full:
+		return slots
+	}
+	return int(float64(slots) * float64(budget-idle) / float64(full-idle))
 }
 
 func watts(w float64) units.Power { return units.Power(math.Round(w * float64(units.Watt))) }

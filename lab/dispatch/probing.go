@@ -3,8 +3,8 @@ package dispatch
 import (
 	"slices"
 
-	"headroom/jobs/dispatch/eagle"
-	"headroom/jobs/dispatch/sparrow"
+	"headroom/lab/dispatch/eagle"
+	"headroom/lab/dispatch/sparrow"
 )
 
 // probing is Sparrow, or Eagle: schedulers that hold tasks until workers request them.

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"headroom/internal/vocabulary"
+	"headroom/lab/vocabulary"
 )
 
 // Text is a set of files of words, one map each where a file is no longer than a block.

@@ -26,8 +26,8 @@ type allocation struct {
 }
 
 func allocate(_ context.Context, in *allocation) (object, error) {
-	policy, err := containers.ParsePolicy(in.Policy)
-	if err != nil {
+	policy, ok := policyOf(in.Policy, containers.Policies())
+	if !ok {
 		return nil, fmt.Errorf("unknown policy %q: must be one of %v", in.Policy, containers.Policies())
 	}
 	if in.Containers < 1 || in.Containers > containersMost {

@@ -257,10 +257,22 @@ func (j *deflatedJob) jobs() (deflation.Jobs, error) {
 	case j.Model != "" && j.Model != "task":
 		return deflation.Jobs{}, fmt.Errorf("model %q: must be task or wave", j.Model)
 	}
-	return deflation.Tasks(queueing.TaskModel{
+	m := queueing.TaskModel{
 		Slots: j.Slots, Maps: queueing.Exactly(j.Maps), Reduces: queueing.Exactly(j.Reduces),
 		MapMean: j.Map, ReduceMean: j.Reduce, Setup: j.Setup, Shuffle: j.Shuffle,
-	}, j.Stages == "all"), nil
+	}
+	return deflation.Jobs{Ratios: ratios(j.Maps, j.Slots, false), Time: func(theta float64) (queueing.PH, error) {
+		m.MapDrop, m.ReduceDrop = j.drops(theta)
+		return queueing.TaskLevel(m)
+	}}, nil
+}
+
+// drops returns the part of the map and of the reduce tasks that a drop ratio leaves out.
+func (j *deflatedJob) drops(theta float64) (maps, reduces float64) {
+	if j.Stages == "all" {
+		return theta, theta
+	}
+	return theta, 0
 }
 
 func (j *deflatedJob) waves() (deflation.Jobs, error) {
@@ -280,5 +292,53 @@ func (j *deflatedJob) waves() (deflation.Jobs, error) {
 		m.ReduceWaves = []queueing.PH{length("reduce_s", j.Reduce)}
 	}
 	m.Setup, m.Shuffle = length("setup_s", j.Setup), length("shuffle_s", j.Shuffle)
-	return deflation.Waves(m, j.Stages == "all"), errors.Join(problems...)
+	return deflation.Jobs{Ratios: ratios(j.Maps, j.Slots, true), Time: func(theta float64) (queueing.PH, error) {
+		m.MapDrop, m.ReduceDrop = j.drops(theta)
+		return queueing.WaveLevel(m)
+	}}, errors.Join(problems...)
+}
+
+// ratiosMost bounds the drop ratios that are tried of one class, as in package deflation.
+const ratiosMost = 16
+
+// ratios returns the drop ratios of n tasks on so many slots that make a difference: for each
+// number of tasks that can be left the least ratio which leaves it. Where waves count alone,
+// those that drop a whole wave. There are 16 at most; of more, those that drop a wave and
+// some between them. Dropping everything is not among them.
+func ratios(tasks, slots int, waves bool) []float64 {
+	var all, whole []int // tasks left
+	for left := tasks; left >= 1; left-- {
+		if left == tasks || left%max(slots, 1) == 0 {
+			whole = append(whole, left)
+		}
+		all = append(all, left)
+	}
+	left := all
+	switch {
+	case waves:
+		left = thinned(whole, ratiosMost)
+	case len(all) > ratiosMost:
+		left = thinned(whole, ratiosMost)
+		left = append(left, thinned(all, ratiosMost-len(left))...)
+		slices.Sort(left)
+		left = slices.Compact(left)
+		slices.Reverse(left)
+	}
+	out := make([]float64, len(left))
+	for i, n := range left {
+		out[i] = float64(tasks-n) / float64(tasks)
+	}
+	return out
+}
+
+// thinned returns at most so many of all, evenly spread, the first one among them.
+func thinned(all []int, most int) []int {
+	if len(all) <= most {
+		return slices.Clone(all)
+	}
+	var out []int
+	for i := range most {
+		out = append(out, all[i*len(all)/most])
+	}
+	return out
 }

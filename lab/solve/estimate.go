@@ -36,8 +36,8 @@ const (
 )
 
 func estimate(_ context.Context, in *estimation) (object, error) {
-	policy, err := progress.ParsePolicy(in.Policy)
-	if err != nil {
+	policy, ok := policyOf(in.Policy, progress.Policies())
+	if !ok {
 		return nil, fmt.Errorf("unknown policy %q: must be one of %v", in.Policy, progress.Policies())
 	}
 	history, err := in.samples()

@@ -6,10 +6,12 @@
 package solve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -114,6 +116,12 @@ func or[T any](v *T, usual T) T {
 		return usual
 	}
 	return *v
+}
+
+// policyOf is the policy of a name; of no name the first, which is the default.
+func policyOf[P ~string](name string, all []P) (P, bool) {
+	p := cmp.Or(P(name), all[0])
+	return p, slices.Contains(all, p)
 }
 
 // finite is x; nil if it is no number or has no end.

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"unicode"
 
-	"headroom/internal/vocabulary"
+	"headroom/lab/vocabulary"
 )
 
 // Posts is a file of posts in the form of StackExchange's Posts.xml: a row per line, its

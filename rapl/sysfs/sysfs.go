@@ -62,9 +62,6 @@ type Attr struct {
 	buf  [numberMax]byte // reused by Int, so that a sample makes no garbage
 }
 
-// Open opens the attribute at path below root for reading.
-func Open(root *os.Root, path string) (*Attr, error) { return NewAttr(path, Disk(root)) }
-
 // NewAttr opens the attribute at path for reading through open.
 func NewAttr(path string, open Opener) (*Attr, error) {
 	f, err := open(path, false)
@@ -142,11 +139,8 @@ func ReadText(root *os.Root, path string) (string, error) { return Disk(root).Re
 // the reading back that follows.
 type Control struct{ attr Attr }
 
-// OpenControl opens the attribute at path below root for writing, and for the
+// NewControl opens the attribute at path for writing through open, and for the
 // reading back that follows each write.
-func OpenControl(root *os.Root, path string) (*Control, error) { return NewControl(path, Disk(root)) }
-
-// NewControl is OpenControl through open.
 func NewControl(path string, open Opener) (*Control, error) {
 	f, err := open(path, true)
 	if err != nil {

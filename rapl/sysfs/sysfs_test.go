@@ -108,7 +108,7 @@ func FuzzParseInt(f *testing.F) {
 func TestWriteReadsBack(t *testing.T) {
 	t.Parallel()
 	root := rootWith(t, map[string]string{"a/limit": "190000000\n"})
-	c, err := sysfs.OpenControl(root, "a/limit")
+	c, err := sysfs.NewControl("a/limit", sysfs.Disk(root))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestWriteReadsBack(t *testing.T) {
 func TestWriteNeverCreates(t *testing.T) {
 	t.Parallel()
 	root := rootWith(t, map[string]string{"a/limit": "1\n"})
-	if _, err := sysfs.OpenControl(root, "a/other"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := sysfs.NewControl("a/other", sysfs.Disk(root)); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("error %v, want not exist", err)
 	}
 	if _, err := root.Stat("a/other"); !errors.Is(err, fs.ErrNotExist) {
@@ -151,7 +151,7 @@ func TestNoPathLeavesTheRoot(t *testing.T) {
 
 func TestReadMakesNoGarbage(t *testing.T) {
 	root := rootWith(t, map[string]string{"energy_uj": "262143328850\n"})
-	a, err := sysfs.Open(root, "energy_uj")
+	a, err := sysfs.NewAttr("energy_uj", sysfs.Disk(root))
 	if err != nil {
 		t.Fatal(err)
 	}

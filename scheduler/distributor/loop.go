@@ -202,8 +202,8 @@ func (l *loop) handOver() {
 		}
 		l.placed[name], l.names[s.ID] = placed{id: s.ID, attempt: s.Attempt, task: task, flight: s.Task.flight}, name
 		s.Task.flight.handed.Add(1)
-		g.windows[kind(s.High)]--
-		b := &l.batches[s.Group][kind(s.High)]
+		g.windows[pigeon.Kind(s.High)]--
+		b := &l.batches[s.Group][pigeon.Kind(s.High)]
 		if *b = append(*b, task); len(*b) == batchMost {
 			l.flush(g, s.High, b)
 		}
@@ -213,13 +213,6 @@ func (l *loop) handOver() {
 			l.flush(l.groups[i], k == 1, &l.batches[i][k])
 		}
 	}
-}
-
-func kind(high bool) int {
-	if high {
-		return 1
-	}
-	return 0
 }
 
 // flush sends a batch. Windows are open only while a master is active.
@@ -311,7 +304,7 @@ func (l *loop) again(g *group) {
 		}
 	}
 	for s := range l.core.Outstanding(g.number) {
-		k, name := kind(s.High), l.names[s.ID]
+		k, name := pigeon.Kind(s.High), l.names[s.ID]
 		p := l.placed[name]
 		p.again = true
 		l.placed[name] = p
@@ -343,7 +336,7 @@ func (l *loop) take(now time.Time, s *session, m *headroomv1.GroupResults) {
 		}
 		l.drop(p.id)
 		if done, counted := l.core.Result(p.id); counted {
-			g.windows[kind(done.High)]++
+			g.windows[pigeon.Kind(done.High)]++
 			l.powers.ended(now, g.number, done.Task.flight.number, r)
 			done.Task.flight.deliver(int(done.Task.index), r)
 		}

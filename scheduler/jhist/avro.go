@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 )
 
 // Bounds of a binary history, which is a foreign file.
@@ -99,10 +98,8 @@ func (n avroNames) complex(s map[string]any, namespace string, depth int) (*avro
 			t.names = append(t.names, name)
 		}
 		return t, nil
-	case "array":
-		return t, n.branches(t, []any{s["items"]}, namespace, depth)
-	case "map":
-		return t, n.branches(t, []any{s["values"]}, namespace, depth)
+	case "array", "map":
+		return t, n.branches(t, []any{s[map[string]string{"array": "items", "map": "values"}[kind]]}, namespace, depth)
 	case "fixed":
 		size, _ := s["size"].(float64)
 		if t.size = int(size); t.size < 0 || t.size > recordMost {
@@ -164,9 +161,7 @@ func (a *avroReader) ReadByte() (byte, error) {
 }
 
 // long reads a number, which is in zigzag form.
-func (a *avroReader) long() (int64, error) {
-	return binary.ReadVarint(a)
-}
+func (a *avroReader) long() (int64, error) { return binary.ReadVarint(a) }
 
 // bytes reads n bytes.
 func (a *avroReader) bytes(n int64) ([]byte, error) {
@@ -199,11 +194,8 @@ func (a *avroReader) value(t *avroType, depth int) (any, error) {
 	case "int", "long":
 		return a.long()
 	case "float", "double":
-		b, err := a.bytes(map[string]int64{"float": 4, "double": 8}[t.kind])
-		if err != nil || t.kind == "float" {
-			return nil, err // none is needed
-		}
-		return finite(math.Float64frombits(binary.LittleEndian.Uint64(b))), nil
+		_, err := a.bytes(map[string]int64{"float": 4, "double": 8}[t.kind])
+		return nil, err // none is needed
 	case "bytes", "string":
 		return a.text()
 	case "fixed":
@@ -223,14 +215,6 @@ func (a *avroReader) value(t *avroType, depth int) (any, error) {
 		return fields, nil
 	}
 	return a.blocks(t, depth)
-}
-
-// finite is v, or nil, since JSON has no others.
-func finite(v float64) any {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return nil
-	}
-	return v
 }
 
 // choice reads an enum or a union: both begin with a number.

@@ -31,9 +31,6 @@ type History struct {
 // Counters are counters by group and name.
 type Counters map[string]map[string]int64
 
-// TaskCounter is the group of the counters that every task has.
-const TaskCounter = "org.apache.hadoop.mapreduce.TaskCounter"
-
 // Get is a counter, and whether there is one.
 func (c Counters) Get(group, name string) (int64, bool) {
 	v, ok := c[group][name]

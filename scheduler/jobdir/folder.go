@@ -219,7 +219,7 @@ func (d *Dir) TakeBack() (err error) {
 		return nil // the folder belongs to an earlier attempt of the same request
 	}
 	if d.root != nil {
-		err = ignoreMissing(d.root.Remove(listName))
+		err = IgnoreMissing(d.root.Remove(listName))
 	}
 	for _, m := range slices.Backward(d.made) {
 		switch failed := m.in.Remove(m.name); {
@@ -402,7 +402,7 @@ func (d *Dir) Tidy(run uint32, tasks int) error {
 	name := filepath.Join(".", Folder{Run: run}.OfRun(""))
 	dir, err := d.root.Open(name)
 	if err != nil {
-		return ignoreMissing(err)
+		return IgnoreMissing(err)
 	}
 	defer dir.Close() //nolint:errcheck // only read
 	names, err := dir.Readdirnames(leftMost + leftPerTask*tasks)
@@ -412,7 +412,7 @@ func (d *Dir) Tidy(run uint32, tasks int) error {
 	var failed error
 	for _, left := range names {
 		if unfinished.MatchString(left) {
-			failed = errors.Join(failed, ignoreMissing(d.root.Remove(filepath.Join(name, left))))
+			failed = errors.Join(failed, IgnoreMissing(d.root.Remove(filepath.Join(name, left))))
 		}
 	}
 	return failed
@@ -427,7 +427,8 @@ const (
 // unfinished matches the names that local.Partial gives to outputs of a job's tasks.
 var unfinished = regexp.MustCompile(`^\.(map-[0-9]+|result)\.[0-9a-f]{8}\.part$`)
 
-func ignoreMissing(err error) error {
+// IgnoreMissing returns the error, or nil if a file or folder does not exist: it has not been written, or was removed.
+func IgnoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -439,9 +440,9 @@ func (d *Dir) Discard(run uint32, tasks int) error {
 	if run > 1 {
 		return d.root.RemoveAll(Folder{Run: run}.OfRun(""))
 	}
-	failed := errors.Join(ignoreMissing(d.root.Remove("dropped")), ignoreMissing(d.root.Remove("result")))
+	failed := errors.Join(IgnoreMissing(d.root.Remove("dropped")), IgnoreMissing(d.root.Remove("result")))
 	for i := range tasks {
-		failed = errors.Join(failed, ignoreMissing(d.root.Remove(outputName(dispatch.PhaseMap, i))))
+		failed = errors.Join(failed, IgnoreMissing(d.root.Remove(outputName(dispatch.PhaseMap, i))))
 	}
 	return failed
 }
@@ -459,7 +460,7 @@ func (d *Dir) Publish(run uint32, ofOthers func(job string) bool) error {
 		}
 	}
 	temp := "." + link + "." + d.id
-	if err := ignoreMissing(d.output.Remove(temp)); err != nil {
+	if err := IgnoreMissing(d.output.Remove(temp)); err != nil {
 		return err
 	}
 	if err := d.output.Symlink(result, temp); err != nil {

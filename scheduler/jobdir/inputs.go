@@ -75,7 +75,7 @@ func (d *Dir) WriteList(x Inputs) error {
 		return err
 	}
 	temp := "." + listName + ".new"
-	if err := ignoreMissing(d.root.Remove(temp)); err != nil {
+	if err := IgnoreMissing(d.root.Remove(temp)); err != nil {
 		return err
 	}
 	file, err := d.openOwn(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
@@ -154,5 +154,5 @@ func (l Lists) Old(since time.Time) (ids []string, err error) {
 			ids = append(ids, id)
 		}
 	}
-	return ids, ignoreMissing(err)
+	return ids, IgnoreMissing(err)
 }

@@ -50,7 +50,7 @@ func (d *Dir) Logs(run uint32, tasks, task int) (root *os.Root, names []string, 
 	folder := filepath.Join(".", Folder{Run: run}.OfRun(""))
 	dir, err := root.Open(folder)
 	if err != nil {
-		return root, nil, ignoreMissing(err)
+		return root, nil, IgnoreMissing(err)
 	}
 	defer dir.Close() //nolint:errcheck // only read
 	all, err := dir.Readdirnames(leftMost + leftPerTask*tasks)

@@ -81,7 +81,7 @@ func run(ctx context.Context, g *cgroup.Group, t *headroomv1.Task, env []string)
 	err := p.run(ctx)
 	p.stderr.close()
 	if err != nil {
-		err = errors.Join(err, ignoreMissing(os.Remove(p.partial)))
+		err = errors.Join(err, jobdir.IgnoreMissing(os.Remove(p.partial)))
 	}
 	r := &headroomv1.TaskResult{Ref: t.GetRef(), Seconds: time.Since(began).Seconds(), ExitCode: exitNotStarted, Answer: p.answer.data}
 	if state := p.state(); state != nil {
@@ -259,13 +259,6 @@ func linkTo(from, to string) error {
 		return err
 	}
 	return os.Remove(from)
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return err
 }
 
 // journal is the standard error of an attempt: its end is the cause of a failure, and all of it, up to a bound, goes to a file

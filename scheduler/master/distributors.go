@@ -10,6 +10,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/jobs/dispatch/pigeon"
 )
 
 // join adds a distributor whose stream opens, and sends it the state and its unacknowledged results.
@@ -77,7 +78,7 @@ func (g *group) renew(now time.Time, d *distributor) {
 			g.drop(t)
 			continue
 		}
-		d.here[kind(t.high)]--
+		d.here[pigeon.Kind(t.high)]--
 		t.from, t.since = nil, now
 		g.unclaimed[t.key] = t
 	}
@@ -151,14 +152,14 @@ func (g *group) take(d *distributor, x *headroomv1.Task, high, again bool, share
 	switch {
 	case !g.role.active:
 		return "master is on standby"
-	case d.here[kind(high)] >= overrun*share:
-		return fmt.Sprintf("window exceeded: %d tasks of this priority queued", d.here[kind(high)])
+	case d.here[pigeon.Kind(high)] >= overrun*share:
+		return fmt.Sprintf("window exceeded: %d tasks of this priority queued", d.here[pigeon.Kind(high)])
 	case len(d.results)+len(d.lost) >= 2*overrun*share:
 		return fmt.Sprintf("%d results are pending", len(d.results)+len(d.lost))
 	}
 	t := &task{key: k, message: x, from: d, high: high}
 	g.tasks[k] = t
-	d.here[kind(high)]++
+	d.here[pigeon.Kind(high)]++
 	switch {
 	case !again:
 		t.id, _ = g.core.Place(t, high) // its queue has no bound of its own
@@ -182,7 +183,7 @@ func (g *group) claim(d *distributor, t *task, x *headroomv1.Task, high bool) (r
 	t.stopped = false // its result counts again, also that it was stopped
 	t.id = g.core.Adopt(t, high, t.on.worker)
 	delete(g.unclaimed, t.key)
-	d.here[kind(high)]++
+	d.here[pigeon.Kind(high)]++
 	return ""
 }
 

@@ -179,13 +179,6 @@ func (g *group) reset() {
 	}
 }
 
-func kind(high bool) int {
-	if high {
-		return 1
-	}
-	return 0
-}
-
 // share returns how many tasks of a priority each distributor may have here.
 func (g *group) share() int {
 	queue := min(max(queueLeast, queueEach*g.core.State().Usable), queueMost)
@@ -220,7 +213,7 @@ func (g *group) forget(t *task) {
 	delete(g.tasks, t.key)
 	delete(g.unclaimed, t.key)
 	if t.from != nil {
-		t.from.here[kind(t.high)]--
+		t.from.here[pigeon.Kind(t.high)]--
 	}
 	if t.on != nil {
 		t.on.running--

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/jobs/dispatch/pigeon"
 )
 
 const worldTasks = 24
@@ -352,7 +353,7 @@ func (w *world) check() {
 		onNode := map[*node]int{}
 		for _, x := range g.tasks {
 			if x.from != nil {
-				here[kind(x.high)]++
+				here[pigeon.Kind(x.high)]++
 			} else {
 				unclaimed++
 			}

@@ -2,6 +2,7 @@ package profiling
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,9 +27,6 @@ const (
 	chooseRandom = "random"
 	chooseFirst  = "first"
 )
-
-// engineLocal is the engine's name in profiles of jobs that ran as processes here.
-const engineLocal = "local"
 
 // A runner runs one job on some of its map tasks, named in rising order, and gives the
 // lines of its result: a key, a tab and a number each.
@@ -60,7 +58,7 @@ func (m *measurement) points(ctx context.Context) ([]quality.Point, error) {
 	}
 	var out []quality.Point
 	last := 0
-	for _, ratio := range sortedRatios(m.ratios) {
+	for _, ratio := range slices.Compact(slices.Sorted(slices.Values(m.ratios))) {
 		kept := units.Ratio(ratio).Kept(m.tasks)
 		if kept == last {
 			m.note("ratio %v of %d tasks skipped: it is %d tasks again", ratio, m.tasks, kept)
@@ -149,8 +147,6 @@ func newProcesses(file *jobfile.File, dir string, slots int, note func(string, .
 	return &processes{job: job, dir: dir, slots: slots, env: append(os.Environ(), "TMPDIR="+dir), ended: map[int]bool{}, note: note}, nil
 }
 
-func (p *processes) tasks() int { return p.job.Tasks() }
-
 // Run runs the map tasks that have not run before, and the reduce task over all that are named.
 func (p *processes) Run(ctx context.Context, tasks []int) ([]byte, error) {
 	if err := p.maps(ctx, tasks); err != nil {
@@ -226,15 +222,13 @@ func (p *processes) maps(ctx context.Context, tasks []int) error {
 			told = time.Now()
 		}
 	}
-	if first == nil {
-		first = ctx.Err()
+	if first = cmp.Or(first, ctx.Err()); first != nil {
+		return first
 	}
-	if first == nil {
-		for _, i := range todo {
-			p.ended[i] = true
-		}
+	for _, i := range todo {
+		p.ended[i] = true
 	}
-	return first
+	return nil
 }
 
 // one runs a task to its end.

@@ -15,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -37,17 +36,12 @@ const (
 
 // profiling are the flags of `scheduler profile`.
 type profiling struct {
-	ratios   []float64
-	seeds    int
-	compare  string
-	top      int
-	scale    bool
-	choice   string
-	slots    int
-	file     string
-	output   cli.Output
-	jobFile  string
-	progress io.Writer
+	measurement
+	compare string
+	slots   int
+	file    string
+	output  cli.Output
+	jobFile string
 }
 
 // NewCommand is `scheduler profile`.
@@ -74,7 +68,7 @@ tasks seem better than more, by chance, those points are pooled with a warning.`
 			"  scheduler profile words.yaml --scale --choice first",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p.jobFile, p.progress = args[0], cmd.ErrOrStderr()
+			p.jobFile, p.note = args[0], func(format string, args ...any) { cli.Notef(cmd.ErrOrStderr(), format, args...) }
 			return p.run(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
@@ -92,8 +86,7 @@ tasks seem better than more, by chance, those points are pooled with a warning.`
 }
 
 func (p *profiling) run(ctx context.Context, stdout io.Writer) error {
-	comparison, err := p.check()
-	if err != nil {
+	if err := p.check(); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "headroom-profile-")
@@ -109,15 +102,13 @@ func (p *profiling) run(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	m := measurement{
-		runner: runs, tasks: runs.tasks(), comparison: comparison, top: p.top, scale: p.scale, ratios: p.ratios, seeds: p.seeds, choice: p.choice, note: p.note,
-	}
-	points, err := m.points(ctx)
+	p.runner, p.tasks = runs, runs.job.Tasks()
+	points, err := p.points(ctx)
 	if err != nil {
 		return err
 	}
 	profile, warnings, err := quality.New(quality.Profile{
-		Name: job.Name, Engine: engineLocal, Comparison: comparison, Scaled: p.scale, Tasks: m.tasks, Points: points,
+		Name: job.Name, Engine: "local", Comparison: p.comparison, Scaled: p.scale, Tasks: p.tasks, Points: points,
 	})
 	if err != nil {
 		return cli.Failed("", "profile %s: %w", job.Name, err)
@@ -131,35 +122,33 @@ func (p *profiling) run(ctx context.Context, stdout io.Writer) error {
 	return p.print(stdout, &profile)
 }
 
-func (p *profiling) note(format string, args ...any) { cli.Notef(p.progress, format, args...) }
-
 // check refuses what makes no sense before anything runs.
-func (p *profiling) check() (quality.Comparison, error) {
-	comparison, err := quality.ParseComparison(p.compare)
+func (p *profiling) check() (err error) {
+	p.comparison, err = quality.ParseComparison(p.compare)
 	switch {
 	case err != nil:
-		return "", cli.Usage("unknown --compare %q: must be one of %v", p.compare, quality.Comparisons())
+		return cli.Usage("unknown --compare %q: must be one of %v", p.compare, quality.Comparisons())
 	case len(p.ratios) == 0 || len(p.ratios) > maxRatios:
-		return "", cli.Usage("--ratios has %d values: must be from 1 to %d", len(p.ratios), maxRatios)
+		return cli.Usage("--ratios has %d values: must be from 1 to %d", len(p.ratios), maxRatios)
 	case p.seeds < 1 || p.seeds > maxSeeds:
-		return "", cli.Usage("--seeds %d: must be from 1 to %d", p.seeds, maxSeeds)
-	case p.top < 0 || p.top > 0 && comparison != quality.TopK:
-		return "", cli.Usage("--top %d with --compare %s: must be at least 0, and is only for topk", p.top, comparison)
+		return cli.Usage("--seeds %d: must be from 1 to %d", p.seeds, maxSeeds)
+	case p.top < 0 || p.top > 0 && p.comparison != quality.TopK:
+		return cli.Usage("--top %d with --compare %s: must be at least 0, and is only for topk", p.top, p.comparison)
 	case p.slots < 0 || p.slots > maxSlots:
-		return "", cli.Usage("--slots %d: must be from 0 to %d", p.slots, maxSlots)
+		return cli.Usage("--slots %d: must be from 0 to %d", p.slots, maxSlots)
 	case p.choice != chooseRandom && p.choice != chooseFirst:
-		return "", cli.Usage("unknown --choice %q: must be %s or %s", p.choice, chooseRandom, chooseFirst)
+		return cli.Usage("unknown --choice %q: must be %s or %s", p.choice, chooseRandom, chooseFirst)
 	}
 	for _, r := range p.ratios {
 		if !(r > 0 && r <= 1) {
-			return "", cli.Usage("--ratios %v: must be above 0 and at most 1", r)
+			return cli.Usage("--ratios %v: must be above 0 and at most 1", r)
 		}
 	}
 	folder := filepath.Dir(p.file)
 	if info, err := os.Stat(folder); p.file != "" && (err != nil || !info.IsDir()) {
-		return "", cli.Usage("--out %s: folder %s does not exist", p.file, folder)
+		return cli.Usage("--out %s: folder %s does not exist", p.file, folder)
 	}
-	return comparison, nil
+	return nil
 }
 
 // job reads the job file as the scheduler does.
@@ -222,11 +211,4 @@ func (p *profiling) print(w io.Writer, profile *quality.Profile) error {
 	}
 	p.note("tasks needed for an accuracy in the worst run: %s", strings.Join(needs, ", "))
 	return nil
-}
-
-// sortedRatios are the parts to try, each once, in rising order.
-func sortedRatios(ratios []float64) []float64 {
-	out := slices.Clone(ratios)
-	slices.Sort(out)
-	return slices.Compact(out)
 }

@@ -1,6 +1,8 @@
 package scale
 
 import (
+	"cmp"
+
 	"github.com/spf13/cobra"
 
 	"headroom/internal/cli"
@@ -119,43 +121,32 @@ const (
 )
 
 func (o *fitOptions) fitSpark() (*Answer, error) {
-	runs, err := readAll(o.sparkLogs, readSpark)
+	all, err := measured(o.sparkLogs, readSpark)
 	if err != nil {
 		return nil, err
 	}
-	all := group(runs)
 	whole, err := bySparks(all)
 	if err != nil {
 		return nil, err
 	}
-	model := o.model
-	if model == "" {
-		model = scaling.IPSO
-		if whole && !scaling.OnLine(points(all)) {
-			model = scaling.USBA
-		}
+	model := scaling.IPSO
+	if whole && !scaling.OnLine(points(all)) {
+		model = scaling.USBA
 	}
-	return o.fitRuns(all, model)
+	return o.fitRuns(all, cmp.Or(o.model, model))
 }
 
 func (o *fitOptions) fitHistories() (*Answer, error) {
-	runs, err := readAll(o.histories, readMapReduce)
+	all, err := measured(o.histories, readMapReduce)
 	if err != nil {
 		return nil, err
 	}
-	all := group(runs)
 	byHistories(all)
-	model := o.model
-	if model == "" {
-		model = scaling.IPSO
-	}
-	a, err := o.fitRuns(all, model)
+	a, err := o.fitRuns(all, cmp.Or(o.model, scaling.IPSO))
 	if err != nil {
 		return nil, err
 	}
-	if f, err := factorsOf(all); err == nil {
-		a.Factors = f
-	} else {
+	if a.Factors, err = factorsOf(all); err != nil {
 		a.NoFactors = reason(err)
 	}
 	return a, nil

@@ -137,17 +137,18 @@ func plain(err error) error {
 
 // point checks the numbers of a point but for its speed-up.
 func (p *filePoint) point(list string, i int) (scaling.Point, error) {
-	switch {
-	case p.N == nil:
-		return scaling.Point{}, fmt.Errorf("%s[%d]: n is missing", list, i)
-	case *p.N < 1 || *p.N > scaling.DegreeMost:
-		return scaling.Point{}, fmt.Errorf("%s[%d]: n is %d: must be from 1 to %d", list, i, *p.N, scaling.DegreeMost)
-	case p.M != nil && (*p.M < 1 || *p.M > scaling.DegreeMost):
-		return scaling.Point{}, fmt.Errorf("%s[%d]: m is %d: must be from 1 to %d", list, i, *p.M, scaling.DegreeMost)
-	case p.M != nil:
-		return scaling.Point{N: *p.N, M: *p.M}, nil
+	var at [2]int
+	for k, x := range []*int{p.N, p.M} {
+		switch {
+		case x == nil && k == 0:
+			return scaling.Point{}, fmt.Errorf("%s[%d]: n is missing", list, i)
+		case x != nil && (*x < 1 || *x > scaling.DegreeMost):
+			return scaling.Point{}, fmt.Errorf("%s[%d]: %c is %d: must be from 1 to %d", list, i, "nm"[k], *x, scaling.DegreeMost)
+		case x != nil:
+			at[k] = *x
+		}
 	}
-	return scaling.Point{N: *p.N}, nil
+	return scaling.Point{N: at[0], M: at[1]}, nil
 }
 
 // predictions are the speed-ups that a file asks for.

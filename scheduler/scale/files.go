@@ -6,7 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 
 	"headroom/internal/cli"
@@ -18,8 +18,8 @@ const filesMost = 10_000
 // bytesMost bounds a log after decompression: it is read in constant memory, at about 100 MB/s.
 const bytesMost = 64 << 30
 
-// readAll reads logs.
-func readAll(names []string, readOne func(name string) (run, error)) ([]run, error) {
+// measured reads logs, and returns the means of their runs.
+func measured(names []string, readOne func(name string) (run, error)) ([]measurement, error) {
 	if len(names) > filesMost {
 		return nil, cli.Usage("%d logs: at most %d are allowed", len(names), filesMost)
 	}
@@ -34,7 +34,7 @@ func readAll(names []string, readOne func(name string) (run, error)) ([]run, err
 		}
 		runs = append(runs, r)
 	}
-	return runs, nil
+	return group(runs), nil
 }
 
 // readSpark reads the event log of one application: a file, or the folder of a rolling one.
@@ -101,25 +101,29 @@ func partsOf(name string) ([]string, error) {
 		}
 		return []string{name}, nil
 	}
-	found, err := filepath.Glob(filepath.Join(glob(name), "events_*"))
-	if err != nil || len(found) == 0 {
+	entries, err := os.ReadDir(name)
+	found := slices.DeleteFunc(entries, func(e os.DirEntry) bool { return !strings.HasPrefix(e.Name(), "events_") })
+	switch {
+	case err != nil || len(found) == 0:
 		return nil, errors.Join(errors.New("folder without events_* files: use an event log, or the folder of a rolling event log"), err)
-	}
-	if len(found) > filesMost {
+	case len(found) > filesMost:
 		return nil, fmt.Errorf("more than %d parts", filesMost)
 	}
 	parts := map[int]string{}
 	last, compacted := 0, 0
-	for _, part := range found {
-		n := partNumber(part)
+	for _, e := range found {
+		n := 0
+		if _, err := fmt.Sscanf(e.Name(), "events_%d_", &n); err != nil {
+			n = 0
+		}
 		last = max(last, n)
 		switch {
-		case strings.HasSuffix(part, compactedEnd):
+		case strings.HasSuffix(e.Name(), compactedEnd):
 			compacted = max(compacted, n)
 		case n < 1 || parts[n] != "":
-			return nil, fmt.Errorf("%s: not the next part of the log", filepath.Base(part))
+			return nil, fmt.Errorf("%s: not the next part of the log", e.Name())
 		default:
-			parts[n] = part
+			parts[n] = filepath.Join(name, e.Name())
 		}
 	}
 	whole := make([]string, 0, len(parts))
@@ -138,19 +142,3 @@ func partsOf(name string) ([]string, error) {
 
 var errCompacted = errors.New("compacted by Spark, which has removed the tasks of ended jobs; " +
 	"keep the whole log (do not set spark.history.fs.eventLog.rolling.maxFilesToRetain)")
-
-// glob is a name that a pattern matches.
-func glob(name string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(name)
-}
-
-// partNumber is the number in events_NUMBER_application; 0 where there is none.
-func partNumber(name string) int {
-	_, after, _ := strings.Cut(filepath.Base(name), "_")
-	digits, _, _ := strings.Cut(after, "_")
-	n, err := strconv.Atoi(digits)
-	if err != nil {
-		return 0
-	}
-	return n
-}

@@ -47,16 +47,16 @@ func unpack(r io.Reader) (io.ReadCloser, error) {
 	case is("\x04\x22\x4d\x18"):
 		return io.NopCloser(lz4.NewReader(from)), nil
 	case is(lz4Head):
-		return io.NopCloser(&blocks{next: packed{from}.lz4}), nil
+		return io.NopCloser(&blocks{r: from}), nil
 	case is("\x82SNAPPY\x00"), is("ZV\x00"), is("ZV\x01"):
 		return nil, fmt.Errorf("%w: compressed with snappy or LZF, which is not read", errPacked)
 	}
 	return io.NopCloser(from), nil
 }
 
-// blocks reads the text of one block after the other.
+// blocks reads the text of a log in blocks of lz4-java.
 type blocks struct {
-	next func() ([]byte, error)
+	r    *bufio.Reader
 	text []byte
 }
 
@@ -71,24 +71,22 @@ func (b *blocks) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// packed reads the blocks of a compressed log; each returns io.EOF where a stream may end.
-type packed struct{ r *bufio.Reader }
-
 // take reads n bytes in the middle of a stream.
-func (p packed) take(n int64) ([]byte, error) {
+func (b *blocks) take(n int64) ([]byte, error) {
 	if n < 0 || n > blockMost {
 		return nil, fmt.Errorf("%w: a block of %d bytes", errPacked, n)
 	}
-	b := make([]byte, n)
-	if _, err := io.ReadFull(p.r, b); err != nil {
+	data := make([]byte, n)
+	if _, err := io.ReadFull(b.r, data); err != nil {
 		return nil, io.ErrUnexpectedEOF
 	}
-	return b, nil
+	return data, nil
 }
 
-// lz4 reads a block of lz4-java: magic, method, both lengths, a checksum, data. A stream ends with a block without text.
-func (p packed) lz4() ([]byte, error) {
-	head, err := p.take(21)
+// next reads a block: magic, method, both lengths, a checksum, data. A stream ends with a block without text; io.EOF where no
+// other follows.
+func (b *blocks) next() ([]byte, error) {
+	head, err := b.take(21)
 	if err != nil {
 		return nil, err
 	}
@@ -96,14 +94,14 @@ func (p packed) lz4() ([]byte, error) {
 		return nil, fmt.Errorf("%w: no LZ4 block where one must begin", errPacked)
 	}
 	size := int64(binary.LittleEndian.Uint32(head[13:]))
-	data, err := p.take(int64(binary.LittleEndian.Uint32(head[9:])))
+	data, err := b.take(int64(binary.LittleEndian.Uint32(head[9:])))
 	switch {
 	case err != nil:
 		return nil, err
 	case size > blockMost:
 		return nil, fmt.Errorf("%w: a block of %d bytes", errPacked, size)
 	case size == 0:
-		_, err := p.r.Peek(1) // another stream may follow
+		_, err := b.r.Peek(1) // another stream may follow
 		return nil, err
 	}
 	text := data

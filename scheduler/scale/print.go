@@ -1,6 +1,7 @@
 package scale
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -44,7 +45,9 @@ func (a *Answer) print(w io.Writer, out *cli.Output) error {
 func (a *Answer) summary(w io.Writer) error {
 	text := ""
 	if a.Type != nil {
-		text += "type " + *a.Type + ": " + inWords(*a.Type) + "\n"
+		text += "type " + *a.Type + ": " + cmp.Or(map[string]string{
+			"I": "linear", "II": "less than linear, without bound", "III,1": "bounded by the serial work", "III,2": "bounded by the cost of scaling out",
+		}[*a.Type], "peaks, then falls") + "\n"
 	}
 	switch {
 	case a.Peak == nil:
@@ -64,21 +67,6 @@ func (a *Answer) summary(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, text+"\n")
 	return err
-}
-
-// inWords is what a type means.
-func inWords(kind string) string {
-	switch kind {
-	case "I":
-		return "linear"
-	case "II":
-		return "less than linear, without bound"
-	case "III,1":
-		return "bounded by the serial work"
-	case "III,2":
-		return "bounded by the cost of scaling out"
-	}
-	return "peaks, then falls"
 }
 
 func short(x float64) string { return strconv.FormatFloat(x, 'g', 5, 64) }

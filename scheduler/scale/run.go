@@ -3,7 +3,6 @@ package scale
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
 	"headroom/internal/cli"
@@ -11,33 +10,53 @@ import (
 	"headroom/jobs/scaling/ipso"
 )
 
-// run is what a log says about one run of a job; times are in seconds.
+// times are those of a run in seconds, or their means over several runs (Table 3.2).
+type times struct {
+	// Launch is from the job's launch to its first stage, and Stages the sum of the times of all stages (tau0 and the sum of tau_k,
+	// times q and p).
+	Launch float64 `json:"tau0_s"`
+	Stages float64 `json:"tau_k_s"`
+	// Parallel is the time of all tasks together, Slowest that of the unit that worked longest, in each stage, Serial that of the work
+	// that waits for all tasks, and Rest what is left of the job's time.
+	Parallel float64 `json:"t_p_s"`
+	Slowest  float64 `json:"t_max_s"`
+	Serial   float64 `json:"w_s_s"`
+	Rest     float64 `json:"-"`
+}
+
+func (t *times) each() []*float64 {
+	return []*float64{&t.Launch, &t.Stages, &t.Parallel, &t.Slowest, &t.Serial, &t.Rest}
+}
+
+// finite reports whether a run's times can be.
+func (t *times) finite() bool {
+	for _, x := range t.each() {
+		if !(*x >= 0 && *x <= secondsMost) {
+			return false
+		}
+	}
+	return t.Stages > 0 && t.Parallel > 0 && t.Slowest > 0
+}
+
+// secondsMost is about 30 years, which no job takes.
+const secondsMost = 1e9
+
+// run is what a log says about one run of a job.
 type run struct {
 	// Tasks is the number of tasks of the first stage, or of maps; Units how many executors, or containers for maps, there were at
 	// once.
 	Tasks, Units int
-	// Launch is from the job's launch to its first stage, and Stages the sum of the times of all stages (Table 3.2: tau0 and the sum of
-	// tau_k, times q and p).
-	Launch, Stages float64
-	// Parallel is the time of all tasks together, Slowest that of the unit that worked longest, in each stage, Serial that of the work
-	// that waits for all tasks, and Rest what is left of the job's time.
-	Parallel, Slowest, Serial, Rest float64
+	times
 }
 
 // measurement is the mean of all runs of a size and degree, as it is printed.
 type measurement struct {
-	N       int     `json:"n"`
-	M       int     `json:"m"`
-	Runs    int     `json:"runs"`
-	Launch  float64 `json:"tau0_s"`
-	Stages  float64 `json:"tau_k_s"`
-	Tasks   float64 `json:"t_p_s"`
-	Slowest float64 `json:"t_max_s"`
-	Serial  float64 `json:"w_s_s"`
+	N    int `json:"n"`
+	M    int `json:"m"`
+	Runs int `json:"runs"`
+	times
 	Over    float64 `json:"w_o_s"`
 	Speedup float64 `json:"speedup"`
-
-	rest float64
 }
 
 // group makes the means of runs of the same size and degree, smallest first. The overhead of scaling out is what the rest of the
@@ -50,33 +69,28 @@ func group(runs []run) []measurement {
 		if by[k] == nil {
 			by[k] = &measurement{N: r.Tasks, M: r.Units}
 		}
-		m := by[k]
-		m.Runs++
-		m.Launch += r.Launch
-		m.Stages += r.Stages
-		m.Tasks += r.Parallel
-		m.Slowest += r.Slowest
-		m.Serial += r.Serial
-		m.rest += r.Rest
+		by[k].Runs++
+		for j, sum := range by[k].each() {
+			*sum += *r.each()[j]
+		}
 	}
 	var all []measurement
 	for _, m := range by {
-		n := float64(m.Runs)
-		for _, x := range []*float64{&m.Launch, &m.Stages, &m.Tasks, &m.Slowest, &m.Serial, &m.rest} {
-			*x /= n
+		for _, x := range m.each() {
+			*x /= float64(m.Runs)
 		}
 		all = append(all, *m)
 	}
 	slices.SortFunc(all, func(a, b measurement) int { return cmp.Or(a.M-b.M, a.N-b.N) })
 	for i := range all {
-		all[i].Over = max(0, all[i].rest-all[0].rest)
+		all[i].Over = max(0, all[i].Rest-all[0].Rest)
 	}
 	return all
 }
 
 // workloads are the parts that IPSO knows.
 func (m *measurement) workloads() ipso.Workloads {
-	return ipso.Workloads{N: m.M, Parallel: m.Tasks, Slowest: m.Slowest, Serial: m.Serial, Overhead: m.Over}
+	return ipso.Workloads{N: m.M, Parallel: m.Parallel, Slowest: m.Slowest, Serial: m.Serial, Overhead: m.Over}
 }
 
 // bySparks sets the speed-ups of Spark jobs: (3.8) against the run of n = m = 1, or where there is none (3.6) against the run
@@ -168,16 +182,3 @@ func factorsOf(all []measurement) (*factors, error) {
 
 // seconds is a time of the logs, which are in milliseconds.
 func seconds(ms int64) float64 { return float64(ms) / 1000 }
-
-// finite reports whether a run's times can be.
-func (r *run) finite() bool {
-	for _, x := range []float64{r.Launch, r.Stages, r.Parallel, r.Slowest, r.Serial, r.Rest} {
-		if math.IsNaN(x) || x < 0 || x > secondsMost {
-			return false
-		}
-	}
-	return r.Stages > 0 && r.Parallel > 0 && r.Slowest > 0
-}
-
-// secondsMost is about 30 years, which no job takes.
-const secondsMost = 1e9

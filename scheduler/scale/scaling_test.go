@@ -170,7 +170,7 @@ func TestSparkLogs(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
-	if first := a.Measurements[0]; first.N != 1 || first.Launch != 8 || first.Stages != 10 || first.Tasks != 0.9 || first.Speedup != 1 {
+	if first := a.Measurements[0]; first.N != 1 || first.Launch != 8 || first.Stages != 10 || first.Parallel != 0.9 || first.Speedup != 1 {
 		t.Errorf("%+v", first)
 	}
 	if *a.Advice.Wasted > *a.Peak.M || *a.Advice.Wasted < 2 {

@@ -307,10 +307,9 @@ func (l *sparkLog) run() (run, error) {
 	for _, s := range l.byID { // tasks that ended after their stage
 		slowest += s.longest()
 	}
-	r := run{
-		Tasks: l.tasks, Units: max(l.most, 1), Launch: seconds(l.first - l.launched), Stages: seconds(l.stages),
-		Parallel: seconds(l.all), Slowest: seconds(slowest),
-	}
+	r := run{Tasks: l.tasks, Units: max(l.most, 1), times: times{
+		Launch: seconds(l.first - l.launched), Stages: seconds(l.stages), Parallel: seconds(l.all), Slowest: seconds(slowest),
+	}}
 	if l.most == 0 {
 		r.Units = max(1, len(l.seen))
 	}

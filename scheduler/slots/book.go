@@ -134,7 +134,7 @@ func (b *Book) Report(now time.Time, caller string, r *headroomv1.SlotReport) er
 	b.hold(a, r.GetHeld())
 	unseen := [2]int{}
 	for _, s := range a.fresh {
-		unseen[kind(s.High)]++
+		unseen[pigeon.Kind(s.High)]++
 	}
 	b.want(a, false, int(r.GetWantLow())-unseen[0])
 	b.want(a, true, int(r.GetWantHigh())-unseen[1])
@@ -256,7 +256,7 @@ func (b *Book) Joined(node string) {
 
 // want makes the number of an application's wishes what it should be.
 func (b *Book) want(a *application, high bool, n int) {
-	k := kind(high)
+	k := pigeon.Kind(high)
 	n = max(0, min(n, wishesMost))
 	for len(a.waiting[k]) < n {
 		s := &Slot{High: high, of: a}
@@ -275,7 +275,7 @@ func (b *Book) want(a *application, high bool, n int) {
 // Granted is called by the owner: a request has a slot of the worker on a node.
 func (b *Book) Granted(s *Slot, node string) {
 	a := s.of
-	k := kind(s.High)
+	k := pigeon.Kind(s.High)
 	a.waiting[k] = without(a.waiting[k], s) // it is among the first: queues are in order
 	a.last++
 	s.Node, s.by, s.granted = node, name{b.instance, a.last}, true
@@ -339,11 +339,4 @@ func (b *Book) Grants(application, instance string, seen uint32) ([]*headroomv1.
 		}
 	}
 	return granted, a.wake
-}
-
-func kind(high bool) int {
-	if high {
-		return 1
-	}
-	return 0
 }

@@ -37,6 +37,14 @@ type pool[T any] struct {
 
 const generationShift = 32
 
+// Kind is the index of a priority in pairs of counts: 1 for high, otherwise 0.
+func Kind(high bool) int {
+	if high {
+		return 1
+	}
+	return 0
+}
+
 // add returns the index and ID of a new entry.
 func (p *pool[T]) add(task T, high bool) (at int32, id ID) {
 	if n := len(p.unused); n > 0 {

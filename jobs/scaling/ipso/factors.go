@@ -37,14 +37,6 @@ type Stepped struct {
 	From         int
 }
 
-// At returns the value at a degree.
-func (s *Stepped) At(n int) float64 {
-	if n < s.From {
-		return s.Below.At(float64(n))
-	}
-	return s.Above.At(float64(n))
-}
-
 // Factors are the three scaling factors as measured (2.3), (2.4), (2.6).
 type Factors struct {
 	Eta float64

@@ -142,6 +142,3 @@ func peak(of func(int) float64, most int) (int, float64) {
 	}
 	return low, of(low)
 }
-
-// PeakAlone returns where (2.17) peaks, on the real numbers: n* = (1/(beta*(gamma-1)))^(1/gamma), of a job without serial work.
-func PeakAlone(beta, gamma float64) float64 { return math.Pow(1/(beta*(gamma-1)), 1/gamma) }

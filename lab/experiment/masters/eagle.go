@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"headroom/jobs/dispatch/eagle"
+	"headroom/lab/dispatch/eagle"
 )
 
 // Eagle: distributors probe for short jobs as Sparrow's do, and one more, the central one, places the tasks of long jobs outside of

@@ -3,7 +3,7 @@ package masters
 import (
 	"context"
 
-	"headroom/jobs/dispatch/sparrow"
+	"headroom/lab/dispatch/sparrow"
 )
 
 // Sparrow: each distributor probes twice as many monitors as a job has tasks; a monitor whose worker is free requests a task from the

@@ -224,7 +224,7 @@ func (r rules) predicted(p *program, from, to int, random *rand.Rand) (ours, gus
 		if err != nil {
 			return 0, 0, err
 		}
-		w.Serial = (1 - eta) * lineIN.At(degreeFar)
+		w.Serial = (1 - eta) * lineIN.Above.At(degreeFar)
 	}
 	truth := p.truth(degreeFar)
 	return 100 * math.Abs(r.measured(w)/truth-1), 100 * math.Abs(r.speedup(ipso.Gustafson(eta), degreeFar)/truth-1), nil

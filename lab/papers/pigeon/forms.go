@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"headroom/jobs/dispatch/theory"
+	"headroom/lab/papers/pigeon/theory"
 	"headroom/lab/report"
 )
 

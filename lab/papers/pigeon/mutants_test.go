@@ -11,8 +11,8 @@ import (
 
 	"headroom/internal/testkit"
 	policies "headroom/jobs/dispatch/pigeon"
-	"headroom/jobs/dispatch/theory"
 	"headroom/lab/papers"
+	"headroom/lab/papers/pigeon/theory"
 	"headroom/lab/report"
 	"headroom/lab/report/reporttest"
 	"headroom/lab/traces"

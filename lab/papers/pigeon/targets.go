@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"headroom/jobs/dispatch/theory"
+	"headroom/lab/papers/pigeon/theory"
 	"headroom/lab/report"
 )
 

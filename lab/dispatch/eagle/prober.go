@@ -1,6 +1,6 @@
 package eagle
 
-import "headroom/jobs/dispatch/sparrow"
+import "headroom/lab/dispatch/sparrow"
 
 // Rounds is after how many rounds of rejected probes those that are left go to the short partition.
 const Rounds = 2
