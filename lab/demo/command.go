@@ -74,10 +74,7 @@ Output: power.csv, power.svg and summary.json. power.csv has a row every 250 ms:
 			if err := opts.complete(cmd.Flags().Changed); err != nil {
 				return err
 			}
-			if opts.engine != engineLocal {
-				return runEngine(cmd.Context(), opts, cmd.OutOrStdout(), cmd.ErrOrStderr())
-			}
-			return run(cmd.Context(), opts, cmd.OutOrStdout())
+			return run(cmd.Context(), opts, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()

@@ -49,7 +49,7 @@ func (l *lab) keep(w io.Writer) error {
   %[4]s/scheduler submit --addr %[6]s %[7]s/jobs/words-1.yaml
   %[4]s/powerlab node exec n01 --dir %[7]s/nodes -- sha256sum /dev/zero
 stop everything: %[7]s/%[8]s
-`, len(l.nodes), servers, strings.Join(l.addresses(), ","), l.bin, l.cut().Watts(), l.scheduler, l.dir, stopScript)
+`, len(l.nodes), servers, strings.Join(l.servers.Addresses(), ","), l.bin, l.cut().Watts(), l.scheduler, l.dir, stopScript)
 	return err
 }
 

@@ -38,6 +38,7 @@ type lab struct {
 
 	servers   *cluster.Servers
 	members   []member
+	client    *client
 	scheduler string // RPC address
 	nodes     []string
 	slots     int
@@ -51,8 +52,9 @@ type member struct {
 }
 
 // newLab lays the cluster out; nothing is started yet.
-func newLab(opts options, dir, bin string) (*lab, error) {
-	l := &lab{opts: opts, dir: dir, bin: bin, spec: emulator.DefaultSpec()}
+func newLab(opts options) (*lab, error) {
+	dir := opts.out
+	l := &lab{opts: opts, dir: dir, bin: opts.bin, spec: emulator.DefaultSpec()}
 	for _, sub := range []string{"logs", "jobs", "nodes"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return nil, fmt.Errorf("demo: output folder: %w", err)
@@ -66,6 +68,7 @@ func newLab(opts options, dir, bin string) (*lab, error) {
 		l.members = append(l.members, member{Member: m})
 	}
 	l.scheduler = l.servers.Spare[0]
+	l.client = newClient(l.servers.Addresses(), l.scheduler)
 	for i := range opts.nodes {
 		l.nodes = append(l.nodes, fmt.Sprintf("n%02d", i+1))
 	}
@@ -95,23 +98,12 @@ func (l *lab) full() units.Power {
 // cut is the budget after the cut.
 func (l *lab) cut() units.Power { return units.FromWatts(math.Round(l.full().Watts() * cutTo)) }
 
-// addresses are the RPC addresses of all coordinators.
-func (l *lab) addresses() []string { return l.servers.Addresses() }
-
 func (l *lab) path(parts ...string) string {
 	return filepath.Join(append([]string{l.dir}, parts...)...)
 }
 
 // plainClasses are the classes of jobs that the workers run.
 const plainClasses = "classes: [" + classHigh + ", " + classLow + "]\n"
-
-// start starts every process of the cluster.
-func (l *lab) start() error {
-	if err := errors.Join(l.startMembers(), l.startScheduler(plainClasses)); err != nil {
-		return err
-	}
-	return l.startNodes()
-}
 
 func (l *lab) startMembers() (err error) {
 	for i := range l.members {

@@ -4,11 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
@@ -38,28 +35,27 @@ type screen struct {
 }
 
 // show runs until ctx ends.
-func (s *screen) show(ctx context.Context) {
+func (s *screen) show(ctx context.Context) error {
 	if s.terminal {
 		_, _ = io.WriteString(s.out, "\x1b[2J")
 	}
 	next := time.Now()
-	every(ctx, redrawEvery, func() {
-		s.tracker.mu.Lock()
-		defer s.tracker.mu.Unlock()
-		now := time.Now()
-		switch {
-		case s.tracker.zero.IsZero() || len(s.tracker.samples) == 0:
-		case s.terminal:
-			_, _ = io.WriteString(s.out, "\x1b[H"+strings.Join(fit(s.table(), s.out), "\x1b[K\n")+"\x1b[K\n\x1b[J")
-		case !now.Before(next):
-			next = now.Add(lineEvery - redrawEvery/2)
-			_, _ = fmt.Fprintln(s.out, s.line())
-		}
-		s.news()
+	_ = every(ctx, redrawEvery, func() error {
+		s.tracker.locked(func() {
+			switch {
+			case s.tracker.zero.IsZero() || len(s.tracker.samples) == 0:
+			case s.terminal:
+				_, _ = io.WriteString(s.out, "\x1b[H"+strings.Join(s.fit(s.table()), "\x1b[K\n")+"\x1b[K\n\x1b[J")
+			case !time.Now().Before(next):
+				next = time.Now().Add(lineEvery - redrawEvery/2)
+				_, _ = fmt.Fprintln(s.out, s.line())
+			}
+			s.news()
+		})
+		return nil
 	})
-	s.tracker.mu.Lock()
-	defer s.tracker.mu.Unlock()
-	s.news()
+	s.tracker.locked(s.news)
+	return nil
 }
 
 // news prints new events as lines of their own; the table has them anyway. The tracker is locked.
@@ -71,18 +67,14 @@ func (s *screen) news() {
 
 // fit cuts the lines to the size of the terminal: a line that wraps would push
 // the table off its place.
-func fit(lines []string, w any) []string {
-	f, ok := w.(*os.File)
-	if !ok {
+func (s *screen) fit(lines []string) []string {
+	cols, rows := cli.Screen(s.out)
+	if cols == 0 || rows < 2 {
 		return lines
 	}
-	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	if err != nil || size.Col == 0 || size.Row < 2 {
-		return lines
-	}
-	lines = lines[:min(len(lines), int(size.Row)-1)]
+	lines = lines[:min(len(lines), rows-1)]
 	for i, l := range lines {
-		lines[i] = l[:min(len(l), int(size.Col))] // plain ASCII: a byte is a column
+		lines[i] = l[:min(len(l), cols)] // plain ASCII: a byte is a column
 	}
 	return lines
 }

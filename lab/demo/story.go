@@ -2,7 +2,9 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -44,6 +46,37 @@ const (
 	glance = 20 * time.Millisecond
 )
 
+// act is one thing that the story on a real cluster does: at is its moment as a part of the
+// run. It sets the budget to a part of the full one, or submits a job of a class.
+type act struct {
+	at     float64
+	budget float64
+	class  string
+}
+
+// firstJobs are the classes of the jobs that are there at t = 0.
+func firstJobs() []string { return []string{classLow, classLow} }
+
+// acts are the story: jobs of the low class fill the cluster, the budget steps down twice,
+// jobs of the high class come in between, and the budget is raised again. The first step
+// takes watts of sprints alone, the second one of the nodes, and leaves nothing for sprints.
+func acts() []act {
+	return []act{
+		{at: 0.12, class: classHigh},
+		{at: 0.22, budget: 0.8},
+		{at: 0.30, class: classLow},
+		{at: 0.42, budget: cutTo},
+		{at: 0.50, class: classHigh},
+		{at: 0.64, budget: 1},
+	}
+}
+
+// stepSeen is a time in which the budget did not change.
+type stepSeen struct {
+	from   time.Duration
+	budget units.Power
+}
+
 // story acts: it starts the cluster's load, cuts, kills, raises. What it
 // measures itself is in its result.
 type story struct {
@@ -60,15 +93,17 @@ type story struct {
 	failover *float64
 	readopt  *float64
 	both     bool // tasks of both classes ran when the budget was raised
+	steps    []stepSeen
+	end      time.Duration // of a story on a real cluster: then the jobs that are left are cancelled
 }
 
 // tell plays the whole story. It returns early only when ctx ends or a step
 // cannot be done; broken guarantees are left to the judge.
 func (s *story) tell(ctx context.Context) error {
-	s.waitUntil(ctx, time.Duration(float64(s.run)*cutAt))
+	s.waitUntil(ctx, s.part(cutAt))
 	for _, act := range []func(context.Context) error{s.cut, s.killLeader, s.killPowerd, s.raise} {
-		if err := ctx.Err(); err != nil {
-			return err
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 		if err := act(ctx); err != nil {
 			return err
@@ -77,12 +112,43 @@ func (s *story) tell(ctx context.Context) error {
 	return s.runOut(ctx)
 }
 
+// tellActs plays the whole story on a real cluster, as tell does.
+func (s *story) tellActs(ctx context.Context, submit func(class string)) error {
+	defer func() { s.end = s.tracker.now() }()
+	full := s.lab.full()
+	s.steps = []stepSeen{{0, full}}
+	for _, a := range acts() {
+		s.waitUntil(ctx, s.part(a.at))
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if a.class != "" {
+			s.tracker.note(s.tracker.now(), eventJob, "class "+a.class)
+			submit(a.class)
+			continue
+		}
+		from, to := s.steps[len(s.steps)-1].budget, units.FromWatts(math.Round(full.Watts()*a.budget))
+		var err error
+		if to < from {
+			err = s.lower(ctx, from, to, eventLowered, "step of the demo")
+		} else {
+			_, err = s.set(ctx, from, to, eventRaised, "step of the demo", "")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return s.runOut(ctx)
+}
+
+// part is a moment of the run.
+func (s *story) part(of float64) time.Duration { return time.Duration(float64(s.run) * of) }
+
 // runOut waits until no job is left, or the run's time is over.
 func (s *story) runOut(ctx context.Context) error {
 	after := s.tracker.now() + lastAct
 	for s.tracker.now() < s.run && ctx.Err() == nil {
-		jobs := s.tracker.jobList()
-		if s.tracker.now() > after && loadOf(jobs, classHigh).jobs+loadOf(jobs, classLow).jobs == 0 {
+		if s.tracker.now() > after && loadOf(s.tracker.jobList(), classHigh, classLow).jobs == 0 {
 			break
 		}
 		pause.For(ctx, againAfter)
@@ -110,29 +176,31 @@ func await(ctx context.Context, most time.Duration, f func() bool) bool {
 	return false
 }
 
-// ready waits until every node has a lease and tasks run.
-func (s *story) ready(ctx context.Context) error {
+// ready waits until every node has a lease and, where that is asked for, tasks run.
+func (s *story) ready(ctx context.Context, most time.Duration, tasks bool) error {
 	why := "no coordinator reachable"
-	ok := await(ctx, startMost, func() bool {
+	if await(ctx, most, func() bool {
 		nodes, meta, err := s.client.nodes(ctx)
 		if err != nil {
 			return false
 		}
-		s.tracker.answered(meta)
-		s.tracker.setNodes(nodes)
-		jobs := s.tracker.jobList()
-		running := loadOf(jobs, classLow).running + loadOf(jobs, classHigh).running
+		s.tracker.answered(nodes, meta)
+		running := loadOf(s.tracker.jobList(), classLow, classHigh).running
 		why = fmt.Sprintf("%d of %d nodes have a lease, %d tasks running", leased(nodes), len(s.nodes), running)
-		return leased(nodes) == len(s.nodes) && running > 0
-	})
-	switch {
-	case ok:
+		return leased(nodes) == len(s.nodes) && (running > 0 || !tasks)
+	}) {
 		return nil
-	case ctx.Err() != nil:
-		return ctx.Err()
+	}
+	return s.late(ctx, most, why)
+}
+
+// late is the error of a cluster that is not ready in time.
+func (s *story) late(ctx context.Context, most time.Duration, why string) error {
+	if err := ctx.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return err
 	}
 	return cli.Failed("see the logs in "+s.lab.path("logs")+" and "+s.lab.path("nodes", "n01", "powerd.log"),
-		"cluster not ready after %v: %s", startMost, why)
+		"cluster not ready after %v: %s", most, why)
 }
 
 // leased is how many nodes hold a lease.
@@ -153,15 +221,27 @@ func (s *story) cut(ctx context.Context) error {
 	return s.lower(ctx, s.lab.full(), s.lab.cut(), eventCut, "feeder maintenance (demo)")
 }
 
+// set commits a budget, and returns its revision; more is added to what is noted.
+func (s *story) set(ctx context.Context, from, to units.Power, event, reason, more string) (revision uint64, err error) {
+	if revision, err = s.client.setBudget(ctx, to, reason); err != nil {
+		return 0, err
+	}
+	s.tracker.commit(revision, to)
+	at := s.tracker.now()
+	if to < from {
+		at = s.tracker.lastCut()
+	}
+	s.steps = append(s.steps, stepSeen{at, to})
+	s.tracker.note(at, event, fmt.Sprintf("%v -> %v, revision %d%s", from, to, revision, more))
+	return revision, nil
+}
+
 // lower commits a lower budget and waits until every lowered node has read back its new cap.
 func (s *story) lower(ctx context.Context, from, to units.Power, event, reason string) error {
-	res, err := s.client.setBudget(ctx, to, reason)
+	revision, err := s.set(ctx, from, to, event, reason, "")
 	if err != nil {
 		return err
 	}
-	revision := res.GetMeta().GetRevision()
-	s.tracker.commit(revision, to)
-	s.tracker.note(s.tracker.lastCut(), event, fmt.Sprintf("%v -> %v, revision %d", from, to, revision))
 	confirmations, err := s.client.awaitBudget(ctx, revision, confirmMost)
 	if err != nil {
 		s.say("read-back of the new caps could not be observed: %v", err)
@@ -205,8 +285,7 @@ func (s *story) killLeader(ctx context.Context) error {
 		}
 		for _, n := range nodes {
 			if n.LeaseMs != nil { // a leader counts only the leases that it granted itself
-				s.tracker.answered(meta)
-				s.tracker.setNodes(nodes)
+				s.tracker.answered(nodes, meta)
 				who = fmt.Sprintf("%s, epoch %v", meta.GetServer(), wire.Epoch(meta.GetEpoch()))
 				return true
 			}
@@ -272,7 +351,7 @@ func (s *story) killPowerd(ctx context.Context) error {
 
 // raise gives the first budget back, while tasks of both classes run.
 func (s *story) raise(ctx context.Context) error {
-	at := max(time.Duration(float64(s.run)*raiseAt), s.tracker.now()+breath)
+	at := max(s.part(raiseAt), s.tracker.now()+breath)
 	var high, low load
 	s.both = await(ctx, at+bothMost-s.tracker.now(), func() bool {
 		jobs := s.tracker.jobList()
@@ -284,14 +363,9 @@ func (s *story) raise(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	from, to := s.lab.cut(), s.lab.full()
-	res, err := s.client.setBudget(ctx, to, "maintenance done (demo)")
-	if err != nil {
-		return err
-	}
-	s.tracker.commit(res.GetMeta().GetRevision(), to)
-	s.tracker.note(s.tracker.now(), eventRaised, fmt.Sprintf("%v -> %v, while %d high and %d low tasks run", from, to, high.running, low.running))
-	return nil
+	_, err := s.set(ctx, s.lab.cut(), s.lab.full(), eventRaised, "maintenance done (demo)",
+		fmt.Sprintf(", while %d high and %d low tasks run", high.running, low.running))
+	return err
 }
 
 // orBroken is ctx's error, or else a broken promise.

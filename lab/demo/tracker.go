@@ -19,6 +19,12 @@ const (
 	eventDown       = "powerd killed"
 	eventBack       = "powerd back"
 	eventRaised     = "budget raised"
+	eventLowered    = "budget lowered"
+	eventSprint     = "sprint"
+	eventShares     = "shares moved"
+	eventDrops      = "tasks dropped"
+	eventJob        = "job submitted"
+	eventRevived    = "program started again"
 	eventsShown     = 7
 	leaderUnknown   = "-"
 	answerFreshness = time.Second
@@ -54,7 +60,7 @@ type tracker struct {
 }
 
 func newBoard(budget units.Power) *tracker {
-	return &tracker{budget: budget, energy: map[string]float64{}, holding: map[string]units.Power{}}
+	return &tracker{budget: budget, energy: map[string]float64{}, nodes: map[string]*headroomv1.Node{}, holding: map[string]units.Power{}}
 }
 
 // locked calls f while no other goroutine uses the tracker.
@@ -100,9 +106,14 @@ func (b *tracker) commit(revision uint64, budget units.Power) {
 	})
 }
 
-// answered stores the leader that has answered.
-func (b *tracker) answered(m *headroomv1.Meta) {
-	b.locked(func() { b.leader, b.heard, b.epoch = m.GetServer(), time.Now(), wire.Epoch(m.GetEpoch()) })
+// answered stores the leader that has answered and, if it told them, its nodes.
+func (b *tracker) answered(nodes []*headroomv1.Node, m *headroomv1.Meta) {
+	b.locked(func() {
+		b.leader, b.heard, b.epoch = m.GetServer(), time.Now(), wire.Epoch(m.GetEpoch())
+		for _, n := range nodes {
+			b.nodes[n.GetName()] = n
+		}
+	})
 }
 
 // leading is the leader that answered last; "-" if none has for a second. The tracker is locked.
@@ -118,18 +129,9 @@ func (b *tracker) note(at time.Duration, what, detail string) {
 	b.locked(func() { b.events = append(b.events, event{at, what, detail}) })
 }
 
-// setJobs and setNodes store the newest lists.
+// setJobs stores the newest list of jobs, jobList returns it.
 func (b *tracker) setJobs(jobs []*headroomv1.Job) { b.locked(func() { b.jobs = jobs }) }
 
-func (b *tracker) setNodes(nodes []*headroomv1.Node) {
-	byName := make(map[string]*headroomv1.Node, len(nodes))
-	for _, n := range nodes {
-		byName[n.GetName()] = n
-	}
-	b.locked(func() { b.nodes = byName })
-}
-
-// jobList is the newest list of jobs.
 func (b *tracker) jobList() (jobs []*headroomv1.Job) {
 	b.locked(func() { jobs = b.jobs })
 	return jobs
@@ -181,9 +183,8 @@ func (b *tracker) burnt(node string, joules float64) {
 
 // live reports whether a job has not ended.
 func live(j *headroomv1.Job) bool {
-	return !slices.Contains([]headroomv1.JobState{
-		headroomv1.JobState_JOB_STATE_DONE, headroomv1.JobState_JOB_STATE_FAILED, headroomv1.JobState_JOB_STATE_CANCELLED,
-	}, j.GetState())
+	state := j.GetState()
+	return state != headroomv1.JobState_JOB_STATE_DONE && state != headroomv1.JobState_JOB_STATE_FAILED && state != headroomv1.JobState_JOB_STATE_CANCELLED
 }
 
 // load is what one class has to do now.
@@ -191,11 +192,11 @@ type load struct {
 	jobs, left, running int // unfinished jobs, their unfinished and running tasks
 }
 
-// loadOf sums up the unfinished jobs of a class.
-func loadOf(jobs []*headroomv1.Job, class string) load {
+// loadOf sums up the unfinished jobs of some classes.
+func loadOf(jobs []*headroomv1.Job, classes ...string) load {
 	var l load
 	for _, j := range jobs {
-		if j.GetClass() == class && live(j) {
+		if slices.Contains(classes, j.GetClass()) && live(j) {
 			p := j.GetProgress()
 			l.jobs++
 			l.left += int(p.GetTasks() - min(p.GetTasks(), p.GetDone()+p.GetDropped()))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -21,47 +20,32 @@ type look struct {
 	dropped int
 }
 
-// lookBook keeps the looks. Its methods may be called from any goroutine.
+// lookBook keeps the looks. The tracker is locked while it is used.
 type lookBook struct {
-	mu    sync.Mutex
 	looks []look
-	// moved is how many containers the shares of queues have moved by, sprinted how many jobs
+	last  *look // the newest one at which the engine answered, or nil
+	// moved is how many containers the shares of queues have moved by, sprinted which jobs
 	// have sprinted.
 	moved    int
 	sprinted map[string]bool
 }
 
-func newLookBook() *lookBook { return &lookBook{sprinted: map[string]bool{}} }
-
-// all are the looks so far.
-func (k *lookBook) all() []look {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.looks
-}
+func newLookBook() lookBook { return lookBook{sprinted: map[string]bool{}} }
 
 // add takes in a look, and returns the new shares when they have moved.
 func (k *lookBook) add(l look) (moved string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if last := k.last(); last != nil && l.queues != nil {
-		n := movedBy(last.queues, l.queues)
-		if k.moved += n; n > 0 {
-			moved = sharesInWords(last.queues) + " -> " + sharesInWords(l.queues)
-		}
-	}
 	k.looks = append(k.looks, l)
-	return moved
-}
-
-// last is the newest look at which the engine answered, or nil.
-func (k *lookBook) last() *look {
-	for i := len(k.looks) - 1; i >= 0; i-- {
-		if k.looks[i].queues != nil {
-			return &k.looks[i]
+	if l.queues == nil {
+		return ""
+	}
+	if k.last != nil {
+		if n := movedBy(k.last.queues, l.queues); n > 0 {
+			k.moved += n
+			moved = sharesInWords(k.last.queues) + " -> " + sharesInWords(l.queues)
 		}
 	}
-	return nil
+	k.last = &l
+	return moved
 }
 
 // movedBy is by how many containers the known shares of queues differ, each way counted once.
@@ -89,50 +73,52 @@ func sharesInWords(queues []queueLook) string {
 
 // lines are the queues for the table, and in short.
 func (k *lookBook) lines() (lines []string, short string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	last := k.last()
-	if last == nil {
+	if k.last == nil {
 		return []string{"the engine does not answer yet"}, "queues -"
 	}
-	lines = []string{fmt.Sprintf("%-12s  %5s  %5s   %d tasks dropped, %d containers moved, %d jobs sprinted", "QUEUE", "USED", "SHARE", last.dropped, k.moved, len(k.sprinted))}
-	var words []string
-	for _, q := range last.queues {
+	lines = []string{fmt.Sprintf("%-12s  %5s  %5s   %d tasks dropped, %d containers moved, %d jobs sprinted", "QUEUE", "USED", "SHARE", k.last.dropped, k.moved, len(k.sprinted))}
+	for _, q := range k.last.queues {
 		lines = append(lines, fmt.Sprintf("%-12s  %5d  %5s", q.name, q.used, count(q.share)))
-		words = append(words, fmt.Sprintf("%s %d/%s", q.name, q.used, count(q.share)))
+		short += fmt.Sprintf("%s %d/%s  ", q.name, q.used, count(q.share))
 	}
-	return lines, fmt.Sprintf("%s  dropped %d", strings.Join(words, "  "), last.dropped)
+	return lines, fmt.Sprintf("%sdropped %d", short, k.last.dropped)
 }
 
 // watchEngine looks at the engine's queues and at the decisions about the jobs until ctx ends.
-func (d *engineShow) watchEngine(ctx context.Context) {
+func (d *show) watchEngine(ctx context.Context) error {
 	gaveUp := map[string]int{}
-	every(ctx, engineEvery, func() {
+	return every(ctx, engineEvery, func() error {
 		queues, err := d.engine.queues(ctx)
 		if err != nil {
 			queues = nil // not known is not the last value
 		}
-		l := look{at: d.tracker.now(), queues: queues}
-		for _, j := range d.tracker.jobList() {
-			n := droppedTasks(j)
-			if l.dropped += n; n > gaveUp[j.GetId()] {
-				d.tracker.note(l.at, eventDrops, fmt.Sprintf("%s: %d -> %d of %d", j.GetId(), gaveUp[j.GetId()], n, j.GetProgress().GetTasks()))
-			}
-			gaveUp[j.GetId()] = n
-			if d.looks.sprints(j) {
-				d.tracker.note(l.at, eventSprint, j.GetId()+": "+j.GetOutlook().GetMove().GetReason())
-			}
-		}
-		if moved := d.looks.add(l); moved != "" {
-			d.tracker.note(l.at, eventShares, moved)
-		}
+		d.tracker.locked(func() { d.take(queues, gaveUp) })
+		return nil
 	})
+}
+
+// take takes in a look. The tracker is locked.
+func (d *show) take(queues []queueLook, gaveUp map[string]int) {
+	b := d.tracker
+	l := look{at: b.sinceZero(), queues: queues}
+	note := func(what, detail string) { b.events = append(b.events, event{l.at, what, detail}) }
+	for _, j := range b.jobs {
+		n := droppedTasks(j)
+		if l.dropped += n; n > gaveUp[j.GetId()] {
+			note(eventDrops, fmt.Sprintf("%s: %d -> %d of %d", j.GetId(), gaveUp[j.GetId()], n, j.GetProgress().GetTasks()))
+		}
+		gaveUp[j.GetId()] = n
+		if d.looks.sprints(j) {
+			note(eventSprint, j.GetId()+": "+j.GetOutlook().GetMove().GetReason())
+		}
+	}
+	if moved := d.looks.add(l); moved != "" {
+		note(eventShares, moved)
+	}
 }
 
 // sprints reports whether the job has begun to sprint since the last look.
 func (k *lookBook) sprints(j *headroomv1.Job) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	m := j.GetOutlook().GetMove()
 	if m.GetKind() != headroomv1.MoveKind_MOVE_KIND_SPRINT || m.GetRefused() != "" || k.sprinted[j.GetId()] {
 		return false
