@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/internal/cli"
+	"headroom/lab/cluster"
 )
 
 // options are the flags of `powerlab demo`.
@@ -124,7 +125,10 @@ func (o *options) complete(changed func(flag string) bool) error {
 	if len(o.out) > outLongest {
 		return cli.Usage("--out %s is too long: the paths of the nodes' sockets below it have at most %d characters, so it may have at most %d", o.out, socketLongest, outLongest)
 	}
-	return binaries(o.bin)
+	if err := cluster.CheckPrograms(o.bin); err != nil {
+		return cli.Failed("build the four programs with make build, or set their folder with --bin", "%w", err)
+	}
+	return nil
 }
 
 // marker is the file by which a folder is known to be a demo's own, so that

@@ -110,7 +110,7 @@ func (b *engineBase) next(class string) string {
 
 // on makes the command lines of programs on a node.
 func (b *engineBase) on(node string) func(argv []string) []string {
-	return cluster.OnNode(filepath.Join(b.lab.bin, "powerlab"), b.lab.path("nodes"), node)
+	return cluster.OnNode(b.jar("powerlab"), b.lab.servers.NodeDir(), node)
 }
 
 // logs implements engine.
@@ -274,5 +274,5 @@ func droppedTasks(j *headroomv1.Job) int {
 
 // most is the most that a node is given in a run with an engine.
 func (l *lab) most() units.Power {
-	return units.FromWatts(math.Round(math.Ceil(l.spec.Rated().Watts()) * engineMost))
+	return units.FromWatts(math.Round(cluster.Rated().Watts() * engineMost))
 }

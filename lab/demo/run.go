@@ -171,7 +171,7 @@ func (d *show) start(ctx context.Context, w *watchers) error {
 	if err := d.feed.work.calibrate(ctx, d.lab.nodeCPUs()/float64(d.lab.slots)); err != nil {
 		return err
 	}
-	if err := errors.Join(d.lab.startMembers(), d.lab.startScheduler(plainClasses), d.lab.startNodes()); err != nil {
+	if err := errors.Join(d.lab.startMembers(), d.lab.startScheduler(""), d.lab.startNodes()); err != nil {
 		return err
 	}
 	w.add(d.feed.run, d.sampler.watchJobs)

@@ -307,7 +307,7 @@ func (s *story) killPowerd(ctx context.Context) error {
 	n := s.nodes[s.rand.IntN(len(s.nodes))]
 	pid, _ := n.powerd()
 	if pid == 0 {
-		return fmt.Errorf("%w: no powerd running on %s", errEnded, n.name)
+		return fmt.Errorf("%w: no powerd running on %s", errBroken, n.name)
 	}
 	killed := time.Now()
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
