@@ -91,9 +91,6 @@ func FreePorts(n int) (addrs []string, err error) {
 	var lc net.ListenConfig
 	ctx := context.Background()
 	for range 10 * n {
-		if len(addrs) == n {
-			return addrs, nil
-		}
 		l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, fmt.Errorf("cluster: find a free port: %w", err)
@@ -104,12 +101,11 @@ func FreePorts(n int) (addrs []string, err error) {
 			continue
 		}
 		defer func() { _ = u.Close() }()
-		addrs = append(addrs, l.Addr().String())
+		if addrs = append(addrs, l.Addr().String()); len(addrs) == n {
+			return addrs, nil
+		}
 	}
-	if len(addrs) < n {
-		return nil, errors.New("cluster: no port is free for both TCP and UDP")
-	}
-	return addrs, nil
+	return nil, errors.New("cluster: no port is free for both TCP and UDP")
 }
 
 // Rated is the most that one node draws, in whole watts, as powerd declares it.

@@ -135,11 +135,11 @@ func (o *options) complete(changed func(flag string) bool) error {
 // no other folder is ever replaced.
 const marker = "headroom-demo"
 
-// prepareOut makes the output folder afresh.
+// prepareOut makes the output folder afresh, unless it is no demo's or that of one that is still running.
 func prepareOut(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !os.IsNotExist(err) {
-		return cli.Failed("use another folder with --out", "cannot use the output folder: %w", err)
+		return badOut(err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, marker)); err != nil && len(entries) > 0 {
 		return &cli.Error{
@@ -155,14 +155,19 @@ func prepareOut(dir string) error {
 		err = os.WriteFile(filepath.Join(dir, marker), []byte(text), 0o644)
 	}
 	if err != nil {
-		return cli.Failed("use another folder with --out", "cannot write to the output folder: %w", err)
+		return badOut(err)
 	}
 	return nil
 }
 
+// badOut is the error of an output folder that cannot be made, cleared or written to.
+func badOut(err error) error {
+	return cli.Failed("use another folder with --out", "cannot use the output folder: %w", err)
+}
+
 // clearOut empties the folder of an earlier demo, unless that is still running.
 func clearOut(dir string, entries []os.DirEntry) error {
-	if pids := keptPIDs(dir); len(pids) > 0 {
+	if len(keptPIDs(dir)) > 0 {
 		return &cli.Error{
 			Code: "running", Exit: cli.ExitConflict, Message: fmt.Sprintf("a demo started with --keep is still running in %s", dir),
 			Hint: "stop it with " + filepath.Join(dir, stopScript) + ", or use another folder with --out",
@@ -170,7 +175,7 @@ func clearOut(dir string, entries []os.DirEntry) error {
 	}
 	for _, e := range entries {
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-			return cli.Failed("use another folder with --out", "cannot clear the folder of an earlier demo: %w", err)
+			return badOut(err)
 		}
 	}
 	return nil

@@ -22,12 +22,9 @@ type look struct {
 
 // lookBook keeps the looks. The tracker is locked while it is used.
 type lookBook struct {
-	looks []look
-	last  *look // the newest one at which the engine answered, or nil
-	// moved is how many containers the shares of queues have moved by, sprinted which jobs
-	// have sprinted.
-	moved    int
-	sprinted map[string]bool
+	looks    []look
+	last     *look           // the newest one at which the engine answered, or nil
+	sprinted map[string]bool // jobs by id
 }
 
 func newLookBook() lookBook { return lookBook{sprinted: map[string]bool{}} }
@@ -38,11 +35,8 @@ func (k *lookBook) add(l look) (moved string) {
 	if l.queues == nil {
 		return ""
 	}
-	if k.last != nil {
-		if n := movedBy(k.last.queues, l.queues); n > 0 {
-			k.moved += n
-			moved = sharesInWords(k.last.queues) + " -> " + sharesInWords(l.queues)
-		}
+	if k.last != nil && movedBy(k.last.queues, l.queues) > 0 {
+		moved = sharesInWords(k.last.queues) + " -> " + sharesInWords(l.queues)
 	}
 	k.last = &l
 	return moved
@@ -71,17 +65,15 @@ func sharesInWords(queues []queueLook) string {
 	return strings.Join(words, ", ")
 }
 
-// lines are the queues for the table, and in short.
-func (k *lookBook) lines() (lines []string, short string) {
+// words are the newest look, in short.
+func (k *lookBook) words() (short string) {
 	if k.last == nil {
-		return []string{"the engine does not answer yet"}, "queues -"
+		return "queues -"
 	}
-	lines = []string{fmt.Sprintf("%-12s  %5s  %5s   %d tasks dropped, %d containers moved, %d jobs sprinted", "QUEUE", "USED", "SHARE", k.last.dropped, k.moved, len(k.sprinted))}
 	for _, q := range k.last.queues {
-		lines = append(lines, fmt.Sprintf("%-12s  %5d  %5s", q.name, q.used, count(q.share)))
 		short += fmt.Sprintf("%s %d/%s  ", q.name, q.used, count(q.share))
 	}
-	return lines, fmt.Sprintf("%sdropped %d", short, k.last.dropped)
+	return fmt.Sprintf("%sdropped %d", short, k.last.dropped)
 }
 
 // watchEngine looks at the engine's queues and at the decisions about the jobs until ctx ends.

@@ -81,7 +81,7 @@ func (d *show) assemble(text corpus) (err error) {
 		d.story.say = func(format string, args ...any) { d.say("            "+format, args...) }
 	}
 	if d.engine != nil {
-		d.sampler.list, d.screen.engine = l.client.committed, d.looks.lines
+		d.sampler.list, d.screen.engine = l.client.committed, d.looks.words
 		return nil
 	}
 	d.feed = &feeder{tracker: b, client: l.client, rush: make(chan string, 1), work: &workload{
@@ -153,7 +153,7 @@ func (d *show) play(ctx context.Context, began time.Time) error {
 		return because(ctx, err)
 	}
 	d.begin(began)
-	w.add(d.sampler.watchNodes, d.screen.show, d.sampler.sample)
+	w.add(d.screen.show, d.sampler.sample)
 	err := because(ctx, tell(ctx))
 	if errors.Is(err, context.Canceled) {
 		return err
@@ -192,7 +192,6 @@ func (d *show) begin(began time.Time) {
 	if v, err := d.sampler.nodes[0].plant(time.Now()); err == nil {
 		slowed, tree = v.ThrottledBy, v.Tree
 	}
-	d.tracker.slowed, d.tracker.tree = slowed, tree // nothing reads them before t = 0
 	if words := map[string]string{"cgroup": "a cgroup each (CPU bandwidth)", "signals": "signals (SIGSTOP and SIGCONT)"}[slowed]; words != "" {
 		slowed = words
 	}

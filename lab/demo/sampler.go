@@ -11,7 +11,6 @@ import (
 // Periods of looking.
 const (
 	sampleEvery = 250 * time.Millisecond // a row of power.csv
-	tableEvery  = 500 * time.Millisecond // the leader's table of nodes
 	jobsEvery   = 250 * time.Millisecond // the scheduler's list
 )
 
@@ -57,16 +56,6 @@ func (w *sampler) watchJobs(ctx context.Context) error {
 	})
 }
 
-// watchNodes keeps the leader's table fresh.
-func (w *sampler) watchNodes(ctx context.Context) error {
-	return every(ctx, tableEvery, func() error {
-		if nodes, meta, err := w.client.nodes(ctx); err == nil {
-			w.tracker.answered(nodes, meta)
-		}
-		return nil
-	})
-}
-
 // sample takes rows until ctx ends or one cannot be written.
 func (w *sampler) sample(ctx context.Context) error {
 	return every(ctx, sampleEvery, func() error {
@@ -84,7 +73,7 @@ func (w *sampler) look(ctx context.Context) sample {
 	var s sample
 	if domain, meta, err := w.client.site(ctx); err == nil {
 		w.tracker.commit(meta.GetRevision(), units.Power(domain.GetBudgetUw()))
-		w.tracker.answered(nil, meta)
+		w.tracker.answered(meta)
 		s.reserved = new(units.Power(domain.GetReservedUw()))
 	}
 	held, measured := units.Power(0), units.Power(0)

@@ -27,9 +27,8 @@ type screen struct {
 	nodes    []string
 	rated    units.Power
 	run      time.Duration
-	// engine returns lines for the table, and a short form of them, from an engine.
-	// The tracker is locked. nil without one.
-	engine func() (lines []string, short string)
+	// engine is what an engine's queues have, in words; nil without one. The tracker is locked.
+	engine func() string
 
 	told int // events already printed as lines
 }
@@ -91,8 +90,7 @@ func (s *screen) line() string {
 		last.at.Seconds(), cli.Watts(last.budget), cli.Opt(last.reserved, cli.Watts), cli.Opt(last.held, cli.Watts),
 		cli.Opt(last.measured, cli.Watts), s.tracker.leading(), c.ended, c.jobs, c.done, c.tasks)
 	if s.engine != nil {
-		_, short := s.engine()
-		text += "  " + short
+		text += "  " + s.engine()
 	}
 	return text
 }
@@ -102,18 +100,16 @@ func (s *screen) table() []string {
 	b := s.tracker
 	last := b.samples[len(b.samples)-1]
 	lines := []string{
-		fmt.Sprintf("Headroom demo  %.1f s of %.0f s   %d nodes slowed by %s, trees of %s",
-			b.sinceZero().Seconds(), s.run.Seconds(), len(s.nodes), b.slowed, b.tree),
+		fmt.Sprintf("Headroom demo  %.1f s of %.0f s   %d nodes", b.sinceZero().Seconds(), s.run.Seconds(), len(s.nodes)),
 		fmt.Sprintf("budget %s | reserved %s | held %s | measured %s", cli.Watts(last.budget),
 			cli.Opt(last.reserved, cli.Watts), cli.Opt(last.held, cli.Watts), cli.Opt(last.measured, cli.Watts)),
-		"", fmt.Sprintf(rowFormat, "NODE", "STATE", "CAP", "HELD", "MEASURED", "0......of rated.....", "TASKS"),
+		"", fmt.Sprintf(rowFormat, "NODE", "HELD", "MEASURED", "0......of rated.....", "TASKS"),
 	}
 	for i, name := range s.nodes[:min(len(s.nodes), nodesShown)] {
 		lines = append(lines, s.nodeLine(name, last.nodes[i]))
 	}
 	if s.engine != nil {
-		more, _ := s.engine()
-		lines = append(append(lines, ""), more...)
+		lines = append(lines, "", s.engine())
 	}
 	c := countJobs(b.jobs)
 	lines = append(lines, "", fmt.Sprintf("leader %s epoch %v   jobs %d of %d done, tasks %d of %d", s.tracker.leading(), b.epoch, c.ended, c.jobs, c.done, c.tasks))
@@ -135,19 +131,13 @@ const nodesShown = 8
 // barWidth is the width of a node's bar; rowFormat is a line of the table of nodes.
 const (
 	barWidth  = 20
-	rowFormat = "%-8s  %-7s  %8s  %8s  %8s  [%s]  %5v"
+	rowFormat = "%-8s  %8s  %8s  [%s]  %5v"
 )
 
 func (s *screen) nodeLine(name string, measured *units.Power) string {
 	b := s.tracker
-	state, capped := leaderUnknown, leaderUnknown
-	if n := b.nodes[name]; n != nil {
-		state, capped = n.GetState(), cli.Opt(n.TargetUw, func(uw int64) string { return cli.Watts(units.Power(uw)) })
-	}
-	held := leaderUnknown
-	if p, ok := b.holding[name]; ok {
-		held = cli.Watts(p)
-	}
+	p, known := b.holding[name]
+	held := cli.Opt(cli.Known(p, known), cli.Watts)
 	fill := 0
 	if measured != nil {
 		fill = min(barWidth, int(barWidth*measured.Watts()/s.rated.Watts()+0.5))
@@ -156,7 +146,7 @@ func (s *screen) nodeLine(name string, measured *units.Power) string {
 	for _, j := range b.jobs {
 		tasks += j.GetProgress().GetRunningOn()[name]
 	}
-	return fmt.Sprintf(rowFormat, name, state, capped, held, cli.Opt(measured, cli.Watts),
+	return fmt.Sprintf(rowFormat, name, held, cli.Opt(measured, cli.Watts),
 		strings.Repeat("#", fill)+strings.Repeat(" ", barWidth-fill), tasks)
 }
 

@@ -92,7 +92,6 @@ type story struct {
 	settle   []float64 // seconds from commit to read-back, one a lowered node
 	failover *float64
 	readopt  *float64
-	both     bool // tasks of both classes ran when the budget was raised
 	steps    []stepSeen
 	end      time.Duration // of a story on a real cluster: then the jobs that are left are cancelled
 }
@@ -184,7 +183,7 @@ func (s *story) ready(ctx context.Context, most time.Duration, tasks bool) error
 		if err != nil {
 			return false
 		}
-		s.tracker.answered(nodes, meta)
+		s.tracker.answered(meta)
 		running := loadOf(s.tracker.jobList(), classLow, classHigh).running
 		why = fmt.Sprintf("%d of %d nodes have a lease, %d tasks running", leased(nodes), len(s.nodes), running)
 		return leased(nodes) == len(s.nodes) && (running > 0 || !tasks)
@@ -285,7 +284,7 @@ func (s *story) killLeader(ctx context.Context) error {
 		}
 		for _, n := range nodes {
 			if n.LeaseMs != nil { // a leader counts only the leases that it granted itself
-				s.tracker.answered(nodes, meta)
+				s.tracker.answered(meta)
 				who = fmt.Sprintf("%s, epoch %v", meta.GetServer(), wire.Epoch(meta.GetEpoch()))
 				return true
 			}
@@ -353,7 +352,7 @@ func (s *story) killPowerd(ctx context.Context) error {
 func (s *story) raise(ctx context.Context) error {
 	at := max(s.part(raiseAt), s.tracker.now()+breath)
 	var high, low load
-	s.both = await(ctx, at+bothMost-s.tracker.now(), func() bool {
+	await(ctx, at+bothMost-s.tracker.now(), func() bool {
 		jobs := s.tracker.jobList()
 		high, low = loadOf(jobs, classHigh), loadOf(jobs, classLow)
 		s.feed.hurry(high.jobs == 0, classHigh)

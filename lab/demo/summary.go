@@ -26,8 +26,7 @@ type summary struct {
 	Jobs       []jobSummary    `json:"jobs"`
 	Events     []eventSummary  `json:"events"`
 
-	settled int  // nodes that read back a lower cap
-	both    bool // tasks of both classes ran when the budget was raised
+	settled int // nodes that read back a lower cap
 }
 
 // recovery is how long the cluster took after what was killed.
@@ -81,7 +80,7 @@ func summarise(b *tracker, s *story, nodes int) summary {
 	out := summary{
 		OverBudget: overBudget{seconds(above.reserved), seconds(above.held), seconds(above.measured)},
 		Settle:     settleOf(s.settle), recovery: &recovery{rounded(s.failover), rounded(s.readopt)}, Nodes: nodes,
-		Breaker: breakerOf(b.samples), Jobs: []jobSummary{}, Events: []eventSummary{}, settled: len(s.settle), both: s.both,
+		Breaker: breakerOf(b.samples), Jobs: []jobSummary{}, Events: []eventSummary{}, settled: len(s.settle),
 	}
 	for _, j := range b.jobs {
 		p := j.GetProgress()
@@ -228,11 +227,8 @@ func (out summary) print(w io.Writer, dir string) {
 		}
 		line("jobs %-8s %d of %d done, %d of %d tasks, %.2f kJ", class, c.ended, c.jobs, c.done, c.tasks, energy/1000)
 	}
-	switch missing := out.missing(); {
-	case len(missing) > 0:
+	if missing := out.missing(); len(missing) > 0 {
 		line("not seen      %s; on a busy machine use a longer --for", strings.Join(missing, ", "))
-	case out.Engine == "" && !out.both && out.saw(eventRaised):
-		line("note          tasks of only one class were running when the budget was raised")
 	}
 	line("files         %s/power.csv, power.svg, summary.json; logs in %s/logs and %s/nodes/*", dir, dir, dir)
 }

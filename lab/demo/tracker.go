@@ -51,16 +51,13 @@ type tracker struct {
 	samples []sample
 	cuts    []time.Duration
 	events  []event
-	nodes   map[string]*headroomv1.Node
 	jobs    []*headroomv1.Job
 	energy  map[string]float64 // joules by job id
 	holding map[string]units.Power
-	slowed  string // "cgroup" or "signals"
-	tree    string // "plain files"
 }
 
 func newBoard(budget units.Power) *tracker {
-	return &tracker{budget: budget, energy: map[string]float64{}, nodes: map[string]*headroomv1.Node{}, holding: map[string]units.Power{}}
+	return &tracker{budget: budget, energy: map[string]float64{}, holding: map[string]units.Power{}}
 }
 
 // locked calls f while no other goroutine uses the tracker.
@@ -106,14 +103,9 @@ func (b *tracker) commit(revision uint64, budget units.Power) {
 	})
 }
 
-// answered stores the leader that has answered and, if it told them, its nodes.
-func (b *tracker) answered(nodes []*headroomv1.Node, m *headroomv1.Meta) {
-	b.locked(func() {
-		b.leader, b.heard, b.epoch = m.GetServer(), time.Now(), wire.Epoch(m.GetEpoch())
-		for _, n := range nodes {
-			b.nodes[n.GetName()] = n
-		}
-	})
+// answered stores the leader that has answered.
+func (b *tracker) answered(m *headroomv1.Meta) {
+	b.locked(func() { b.leader, b.heard, b.epoch = m.GetServer(), time.Now(), wire.Epoch(m.GetEpoch()) })
 }
 
 // leading is the leader that answered last; "-" if none has for a second. The tracker is locked.
