@@ -15,6 +15,8 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/lab/cluster"
+	"headroom/lab/hadoop"
+	"headroom/lab/spark"
 	"headroom/units"
 )
 
@@ -80,14 +82,24 @@ func newEngine(ctx context.Context, opts options, dir string, note func(string, 
 				"--engine %s needs %s in %s: %w", opts.engine, jar, opts.bin, err)
 		}
 	}
-	if _, err := cluster.Java(); err != nil {
-		return nil, unavailable(opts.engine, err)
-	}
 	base := &engineBase{bin: opts.bin, dir: dir, made: map[string]int{}}
-	if opts.engine == engineSpark {
-		return newSparkEngine(ctx, base, note)
+	var eng engine
+	_, err := cluster.Java()
+	lacking := err != nil
+	switch {
+	case lacking:
+	case opts.engine == engineSpark:
+		eng, err = newSparkEngine(ctx, base, note)
+		lacking = errors.Is(err, spark.ErrUnavailable)
+	default:
+		eng, err = newYARNEngine(ctx, base, note)
+		lacking = errors.Is(err, hadoop.ErrUnavailable)
 	}
-	return newYARNEngine(ctx, base, note)
+	if lacking {
+		return nil, cli.Failed("install JDK, Maven and Python with sh lab/test/install.sh; the release is then downloaded to the user's cache. "+
+			"Without --engine none of this is needed", "--engine %s: %w", opts.engine, err)
+	}
+	return eng, err
 }
 
 // engineBase is what both engines have.
@@ -115,12 +127,6 @@ func (b *engineBase) on(node string) func(argv []string) []string {
 
 // logs implements engine.
 func (b *engineBase) logs() string { return filepath.Join(b.dir, "logs") }
-
-// unavailable is the error of a machine that lacks what an engine needs.
-func unavailable(name string, err error) error {
-	return cli.Failed("install JDK, Maven and Python with sh lab/test/install.sh; the release is then downloaded to the user's cache. Without --engine none of this is needed",
-		"--engine %s: %w", name, err)
-}
 
 // keepLogs copies the logs of the real cluster's daemons into the output folder.
 func keepLogs(to, from string) error {

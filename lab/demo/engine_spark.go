@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -36,9 +35,6 @@ type sparkEngine struct {
 func newSparkEngine(ctx context.Context, base *engineBase, note func(string, ...any)) (*sparkEngine, error) {
 	note("looking for Spark %s in the user's cache; pip fetches it where it is missing", spark.Version)
 	release, err := spark.Fetch(ctx, spark.Version, "", func(text string) { note("%s", text) })
-	if errors.Is(err, spark.ErrUnavailable) {
-		return nil, unavailable(engineSpark, err)
-	}
 	if err != nil {
 		return nil, err
 	}

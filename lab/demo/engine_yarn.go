@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,9 +45,6 @@ type yarnEngine struct {
 func newYARNEngine(ctx context.Context, base *engineBase, note func(string, ...any)) (*yarnEngine, error) {
 	note("looking for Hadoop %s in the user's cache; Maven fetches it where it is missing", hadoop.Version)
 	jars, err := hadoop.Fetch(ctx, "")
-	if errors.Is(err, hadoop.ErrUnavailable) {
-		return nil, unavailable(engineYARN, err)
-	}
 	if err != nil {
 		return nil, err
 	}

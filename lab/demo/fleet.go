@@ -128,6 +128,18 @@ func (f *fleet) stopAll(which func(name string) bool) {
 	all.Wait()
 }
 
+// find is the newest program of this name, or nil.
+func (f *fleet) find(name string) *program {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range slices.Backward(f.programs) {
+		if p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
 // close ends what is left of the programs and of what they have started.
 func (f *fleet) close() error { return f.group.Close() }
 

@@ -20,8 +20,8 @@ const (
 // cluster, and prints what to try. The programs are sessions of their own and go
 // on without the demo.
 func (l *lab) keep(w io.Writer) error {
-	for i := range l.members {
-		if m := &l.members[i]; m.program.meant.Load() {
+	for _, m := range l.servers.Members {
+		if l.fleet.find(m.ID).meant.Load() {
 			if err := l.startMember(m); err != nil {
 				return err
 			}

@@ -36,18 +36,10 @@ type lab struct {
 	fleet *fleet
 
 	servers   *cluster.Servers
-	members   []member
 	client    *client
 	scheduler string // RPC address
 	nodes     []string
 	slots     int
-}
-
-// member is one coordinator and its process.
-type member struct {
-	cluster.Member
-
-	program *program
 }
 
 // newLab lays the cluster out; nothing is started yet.
@@ -62,9 +54,6 @@ func newLab(opts options) (*lab, error) {
 	var err error
 	if l.servers, err = cluster.NewServers(dir, servers, 1); err != nil {
 		return nil, err
-	}
-	for _, m := range l.servers.Members {
-		l.members = append(l.members, member{Member: m})
 	}
 	l.scheduler = l.servers.Spare[0]
 	l.client = newClient(l.servers.Addresses(), l.scheduler)
@@ -99,8 +88,8 @@ func (l *lab) path(parts ...string) string {
 }
 
 func (l *lab) startMembers() (err error) {
-	for i := range l.members {
-		err = errors.Join(err, l.startMember(&l.members[i]))
+	for _, m := range l.servers.Members {
+		err = errors.Join(err, l.startMember(m))
 	}
 	return err
 }
@@ -129,19 +118,9 @@ func (l *lab) startNodes() (err error) {
 	return err
 }
 
-func (l *lab) startMember(m *member) (err error) {
-	m.program, err = l.fleet.start(m.ID, filepath.Join(l.bin, "coordinator"), "run", "--config", l.path(m.ID+".yaml"))
+func (l *lab) startMember(m cluster.Member) error {
+	_, err := l.fleet.start(m.ID, filepath.Join(l.bin, "coordinator"), "run", "--config", l.servers.Config(m))
 	return err
-}
-
-// member is the coordinator with this id, or nil.
-func (l *lab) member(id string) *member {
-	for i := range l.members {
-		if l.members[i].ID == id {
-			return &l.members[i]
-		}
-	}
-	return nil
 }
 
 // stop ends everything: the nodes while their coordinators still answer, then the others.

@@ -76,7 +76,7 @@ func (d *show) assemble(text corpus) (err error) {
 	d.tracker = b
 	d.sampler = &sampler{tracker: b, client: l.client, nodes: nodes, csv: table, list: l.client.jobs, energy: map[string]float64{}}
 	d.screen = &screen{out: cli.Raw(d.out), terminal: cli.IsTerminal(d.out), tracker: b, nodes: l.nodes, rated: l.spec.Rated()}
-	d.story = &story{lab: l, tracker: b, client: l.client, nodes: nodes, rand: random, say: func(string, ...any) {}}
+	d.story = &story{lab: l, tracker: b, nodes: nodes, rand: random, say: func(string, ...any) {}}
 	if !d.screen.terminal {
 		d.story.say = func(format string, args ...any) { d.say("            "+format, args...) }
 	}

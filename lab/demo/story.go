@@ -82,7 +82,6 @@ type stepSeen struct {
 type story struct {
 	lab     *lab
 	tracker *tracker
-	client  *client
 	nodes   []nodeFiles
 	feed    *feeder
 	rand    *rand.Rand
@@ -179,7 +178,7 @@ func await(ctx context.Context, most time.Duration, f func() bool) bool {
 func (s *story) ready(ctx context.Context, most time.Duration, tasks bool) error {
 	why := "no coordinator reachable"
 	if await(ctx, most, func() bool {
-		nodes, meta, err := s.client.nodes(ctx)
+		nodes, meta, err := s.lab.client.nodes(ctx)
 		if err != nil {
 			return false
 		}
@@ -222,7 +221,7 @@ func (s *story) cut(ctx context.Context) error {
 
 // set commits a budget, and returns its revision; more is added to what is noted.
 func (s *story) set(ctx context.Context, from, to units.Power, event, reason, more string) (revision uint64, err error) {
-	if revision, err = s.client.setBudget(ctx, to, reason); err != nil {
+	if revision, err = s.lab.client.setBudget(ctx, to, reason); err != nil {
 		return 0, err
 	}
 	s.tracker.commit(revision, to)
@@ -241,7 +240,7 @@ func (s *story) lower(ctx context.Context, from, to units.Power, event, reason s
 	if err != nil {
 		return err
 	}
-	confirmations, err := s.client.awaitBudget(ctx, revision, confirmMost)
+	confirmations, err := s.lab.client.awaitBudget(ctx, revision, confirmMost)
 	if err != nil {
 		s.say("read-back of the new caps could not be observed: %v", err)
 		return ctx.Err() // the caps that they hold are judged anyway
@@ -265,20 +264,20 @@ func (s *story) lower(ctx context.Context, from, to units.Power, event, reason s
 // killLeader kills the process of the leader and waits until another one grants.
 func (s *story) killLeader(ctx context.Context) error {
 	s.waitUntil(ctx, s.tracker.lastCut()+killAfter)
-	var m *member
+	var m *program
 	var old lease.Epoch
 	if !await(ctx, failMost, func() bool {
-		_, meta, err := s.client.nodes(ctx)
-		m, old = s.lab.member(meta.GetServer()), wire.Epoch(meta.GetEpoch())
+		_, meta, err := s.lab.client.nodes(ctx)
+		m, old = s.lab.fleet.find(meta.GetServer()), wire.Epoch(meta.GetEpoch())
 		return err == nil && m != nil
 	}) {
 		return orBroken(ctx, "no leader for %v", failMost)
 	}
 	who, killed := "", time.Now()
-	m.program.kill()
-	s.tracker.note(s.tracker.now(), eventKilled, fmt.Sprintf("%s, process %d, kill -9", m.ID, m.program.Pid()))
+	m.kill()
+	s.tracker.note(s.tracker.now(), eventKilled, fmt.Sprintf("%s, process %d, kill -9", m.Name, m.Pid()))
 	ok := await(ctx, failMost, func() bool {
-		nodes, meta, err := s.client.nodes(ctx)
+		nodes, meta, err := s.lab.client.nodes(ctx)
 		if err != nil || wire.Epoch(meta.GetEpoch()).Compare(old) <= 0 {
 			return false
 		}
