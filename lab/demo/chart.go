@@ -28,6 +28,8 @@ type picture struct {
 
 // chart writes power.svg.
 func (d *show) chart() error {
+	d.tracker.mu.Lock() // a program that is started again is noted at any time
+	defer d.tracker.mu.Unlock()
 	drawn, err := picture{d.tracker.samples, d.tracker.events, d.lab.nodes, d.looks.looks}.draw()
 	if err == nil {
 		err = os.WriteFile(d.lab.path("power.svg"), drawn, 0o644)

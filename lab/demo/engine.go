@@ -125,7 +125,6 @@ func (b *engineBase) on(node string) func(argv []string) []string {
 	return cluster.OnNode(b.jar("powerlab"), b.lab.servers.NodeDir(), node)
 }
 
-// logs implements engine.
 func (b *engineBase) logs() string { return filepath.Join(b.dir, "logs") }
 
 // keepLogs copies the logs of the real cluster's daemons into the output folder.
@@ -225,15 +224,8 @@ func (d *show) tellEngine(ctx context.Context, w *watchers) error {
 
 // keep leaves everything running until ctx ends.
 func (d *show) keep(ctx context.Context) {
-	d.say("\n%s, %d emulated nodes, %d coordinators and a scheduler are running until Ctrl-C. Try:", d.engine.about(), len(d.lab.nodes), servers)
-	d.say(`  export HEADROOM_ADDR=%[1]s
-  %[2]s/coordinator status --watch
-  %[2]s/coordinator job list
-  %[2]s/coordinator job explain JOB
-  %[2]s/coordinator budget set %.0[3]fW --reason "trying it"
-  %[2]s/coordinator sprint list
-  %[2]s/scheduler list --addr %[4]s
-  %[5]s`, strings.Join(d.lab.servers.Addresses(), ","), d.lab.bin, d.lab.cut().Watts(), d.lab.scheduler, strings.Join(d.engine.try(), "\n  "))
+	d.say("%s\n  %s", d.lab.try("with "+d.engine.about()+" until Ctrl-C", "coordinator job list", "coordinator job explain JOB", "coordinator sprint list",
+		"scheduler list --addr "+d.lab.scheduler), strings.Join(d.engine.try(), "\n  "))
 	again := func(name string) { d.say("%s exited and was started again", name) }
 	d.lab.fleet.revived.Store(&again)
 	if err := d.ended(ctx); err != nil {

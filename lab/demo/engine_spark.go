@@ -45,7 +45,6 @@ func (s *sparkEngine) about() string { return "Spark " + spark.Version }
 
 func (s *sparkEngine) posts() string { return s.dir + "-posts.xml" }
 
-// start implements engine.
 func (s *sparkEngine) start(ctx context.Context, l *lab) (err error) {
 	s.lab = l
 	if _, err := (spark.Posts{Bytes: sparkBytes, Topical: 0.3, Seed: l.opts.seed}).Write(s.posts()); err != nil {
@@ -59,14 +58,12 @@ func (s *sparkEngine) start(ctx context.Context, l *lab) (err error) {
 	return err
 }
 
-// scheduler implements engine.
 func (s *sparkEngine) scheduler() string {
 	section := s.cluster.Section(s.jar(sparkHook), 0)
 	section.Web = "" // one driver at a time has all cores: there is nothing to divide
 	return fmt.Sprintf("discipline: dias\nclasses:\n  - {name: %s, sprint_after: %s}\n  - {name: %s, theta: %d%%}\n%v", classHigh, sparkSprintAfter, classLow, sparkTheta, section)
 }
 
-// submit implements engine.
 func (s *sparkEngine) submit(ctx context.Context, class string) error {
 	name, floor := s.next(class), 100
 	if class == classLow {
@@ -105,7 +102,6 @@ func classCores(cores map[string]int) []queueLook {
 	return looks
 }
 
-// cancel implements engine.
 func (s *sparkEngine) cancel(ctx context.Context, id string) error {
 	return s.lab.client.cancelJob(ctx, id)
 }
@@ -127,7 +123,6 @@ func (s *sparkEngine) dropped(_ context.Context, id string) (tasks int, ok bool,
 	return answer.Total - answer.Kept, true, nil
 }
 
-// try implements engine.
 func (s *sparkEngine) try() []string {
 	return []string{
 		s.cluster.Web() + "   the Master's own page",
@@ -136,7 +131,6 @@ func (s *sparkEngine) try() []string {
 	}
 }
 
-// close implements engine.
 func (s *sparkEngine) close() error {
 	if s.cluster == nil {
 		return nil

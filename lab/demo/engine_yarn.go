@@ -73,7 +73,6 @@ func (y *yarnEngine) maps(class string) int {
 // input is the folder of the text that jobs of a class read.
 func (y *yarnEngine) input(class string) string { return filepath.Join(y.dir+"-in", class) }
 
-// start implements engine.
 func (y *yarnEngine) start(ctx context.Context, l *lab) (err error) {
 	y.lab = l
 	for i, class := range []string{classHigh, classLow} {
@@ -97,14 +96,12 @@ func (y *yarnEngine) start(ctx context.Context, l *lab) (err error) {
 	return nil
 }
 
-// scheduler implements engine.
 func (y *yarnEngine) scheduler() string {
 	return fmt.Sprintf("classes:\n  - {name: %s, sprint_after: 0s}\n  - {name: %s}\nyarn:\n  resourcemanager: [%q]\n  hooks: %q\n  container: {memory_mb: %d, vcores: 1}\n"+
 		"  queues:\n    - {name: root.%s, class: %s, guarantee: 100%%, sprint_after: 0s}\n    - {name: root.%s, class: %s, guarantee: %g%%, deadline: %v}\n",
 		classHigh, classLow, y.cluster.RM(), y.hooks, yarnUnit, yarnQueue(classHigh), classHigh, yarnQueue(classLow), classLow, 100*yarnFloor, yarnDeadline)
 }
 
-// submit implements engine.
 func (y *yarnEngine) submit(ctx context.Context, class string) error {
 	job, err := y.cluster.Submit(ctx, y.job(class, y.lab.path("jobs", y.next(class))))
 	if err == nil {
@@ -127,7 +124,6 @@ func (y *yarnEngine) job(class, out string) hadoop.Job {
 	return job
 }
 
-// queues implements engine.
 func (y *yarnEngine) queues(ctx context.Context) ([]queueLook, error) {
 	uses, err := y.cluster.QueueUses(ctx)
 	if err != nil {
@@ -145,7 +141,6 @@ func (y *yarnEngine) queues(ctx context.Context) ([]queueLook, error) {
 	return looks, nil
 }
 
-// cancel implements engine.
 func (y *yarnEngine) cancel(ctx context.Context, id string) error {
 	return y.cluster.KillApplication(ctx, id)
 }
@@ -164,7 +159,6 @@ func (y *yarnEngine) dropped(ctx context.Context, id string) (tasks int, ok bool
 	return int(n), true, nil
 }
 
-// try implements engine.
 func (y *yarnEngine) try() []string {
 	shell := "sh " + y.shell
 	return []string{
@@ -175,7 +169,6 @@ func (y *yarnEngine) try() []string {
 	}
 }
 
-// close implements engine.
 func (y *yarnEngine) close() error {
 	if y.cluster == nil {
 		return nil

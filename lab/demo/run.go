@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -190,10 +191,8 @@ func (d *show) begin(began time.Time) {
 	d.screen.run = d.story.run
 	slowed, tree := "unknown means", "files"
 	if v, err := d.sampler.nodes[0].plant(time.Now()); err == nil {
-		slowed, tree = v.ThrottledBy, v.Tree
-	}
-	if words := map[string]string{"cgroup": "a cgroup each (CPU bandwidth)", "signals": "signals (SIGSTOP and SIGCONT)"}[slowed]; words != "" {
-		slowed = words
+		words := map[string]string{"cgroup": "a cgroup each (CPU bandwidth)", "signals": "signals (SIGSTOP and SIGCONT)"}
+		slowed, tree = cmp.Or(words[v.ThrottledBy], v.ThrottledBy), v.Tree
 	}
 	d.say("every node is admitted and tasks are running: t = 0. Node processes are slowed down by %s; file trees are %s (values only)", slowed, tree)
 	d.tracker.begin(d.story.run)

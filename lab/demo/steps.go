@@ -3,6 +3,7 @@ package demo
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -64,13 +65,13 @@ func stepsOf(steps []stepSeen, end time.Duration, samples []sample, looks []look
 		}
 		inside := func(at time.Duration) bool { return at >= s.from && at < until }
 		one := stepSummary{FromS: seconds(s.from), BudgetW: s.budget.Watts(), Queues: []queueSummary{}}
-		var watts mean
+		var watts []float64
 		for _, x := range samples {
 			if inside(x.at) && x.measured != nil {
-				watts.add(x.measured.Watts())
+				watts = append(watts, x.measured.Watts())
 			}
 		}
-		one.MeasuredW = watts.value()
+		one.MeasuredW = mean(watts)
 		one.look(looks, inside)
 		out = append(out, one)
 	}
@@ -80,7 +81,7 @@ func stepsOf(steps []stepSeen, end time.Duration, samples []sample, looks []look
 // look takes in the looks of the step. What has moved or was given up since the last look
 // before it is the step's.
 func (s *stepSummary) look(looks []look, inside func(time.Duration) bool) {
-	var used []mean
+	var used [][]float64
 	var before *look
 	dropped := 0 // by the look before
 	for i := range looks {
@@ -89,10 +90,10 @@ func (s *stepSummary) look(looks []look, inside func(time.Duration) bool) {
 			s.Dropped += max(0, l.dropped-dropped)
 			for q := range l.queues {
 				if q == len(s.Queues) {
-					s.Queues, used = append(s.Queues, queueSummary{Name: l.queues[q].name}), append(used, mean{})
+					s.Queues, used = append(s.Queues, queueSummary{Name: l.queues[q].name}), append(used, nil)
 				}
 				s.Queues[q].Share = l.queues[q].share
-				used[q].add(float64(l.queues[q].used))
+				used[q] = append(used[q], float64(l.queues[q].used))
 			}
 			if before != nil && l.queues != nil {
 				s.Moved += movedBy(before.queues, l.queues)
@@ -103,25 +104,20 @@ func (s *stepSummary) look(looks []look, inside func(time.Duration) bool) {
 		}
 	}
 	for q := range used {
-		s.Queues[q].Used = used[q].value()
+		s.Queues[q].Used = mean(used[q])
 	}
 }
 
-// mean is that of numbers that come one by one.
-type mean struct {
-	sum float64
-	n   int
-}
-
-func (m *mean) add(v float64) { m.sum, m.n = m.sum+v, m.n+1 }
-
-// value has one decimal; nil of none.
-func (m *mean) value() *float64 {
-	if m.n == 0 {
+// mean has one decimal; nil of none.
+func mean(values []float64) *float64 {
+	if len(values) == 0 {
 		return nil
 	}
-	v := math.Round(10*m.sum/float64(m.n)) / 10
-	return &v
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return new(math.Round(10*sum/float64(len(values))) / 10)
 }
 
 // missing are what a run should show and this one did not, in words: no promise, and
@@ -171,10 +167,8 @@ func cells(queues []queueSummary, text func(queueSummary) string) string {
 
 func movesInWords(moves map[string]int) string {
 	var words []string
-	for _, kind := range []string{"sprint", "reallocate", "deflate", "cap"} {
-		if n := moves[kind]; n > 0 {
-			words = append(words, fmt.Sprintf("%s %d", kind, n))
-		}
+	for _, kind := range slices.Sorted(maps.Keys(moves)) {
+		words = append(words, fmt.Sprintf("%s %d", kind, moves[kind]))
 	}
 	return cmp.Or(strings.Join(words, ", "), "none")
 }

@@ -281,21 +281,16 @@ func (s *story) killLeader(ctx context.Context) error {
 		if err != nil || wire.Epoch(meta.GetEpoch()).Compare(old) <= 0 {
 			return false
 		}
-		for _, n := range nodes {
-			if n.LeaseMs != nil { // a leader counts only the leases that it granted itself
-				s.tracker.answered(meta)
-				who = fmt.Sprintf("%s, epoch %v", meta.GetServer(), wire.Epoch(meta.GetEpoch()))
-				return true
-			}
-		}
-		return false
+		s.tracker.answered(meta)
+		who = fmt.Sprintf("%s, epoch %v", meta.GetServer(), wire.Epoch(meta.GetEpoch()))
+		// A leader counts only the leases that it granted itself.
+		return slices.ContainsFunc(nodes, func(n *headroomv1.Node) bool { return n.LeaseMs != nil })
 	})
 	if !ok {
 		return orBroken(ctx, "no new leader granted a lease within %v", failMost)
 	}
-	took := time.Since(killed).Seconds()
-	s.failover = &took
-	s.tracker.note(s.tracker.now(), eventLeader, fmt.Sprintf("%s, first grant %.1f s after the kill", who, took))
+	s.failover = new(time.Since(killed).Seconds())
+	s.tracker.note(s.tracker.now(), eventLeader, fmt.Sprintf("%s, first grant %.1f s after the kill", who, *s.failover))
 	return nil
 }
 
@@ -314,33 +309,25 @@ func (s *story) killPowerd(ctx context.Context) error {
 	s.tracker.note(s.tracker.now(), eventDown, fmt.Sprintf("on %s, process %d, kill -9; restart after %v", n.name, pid, restartDelay))
 	var started time.Time
 	var h heldFile
-	for _, step := range []struct {
-		what string
-		done func() bool
-	}{
-		{"not restarted", func() (ok bool) {
-			var now int
-			now, started = n.powerd()
-			return now != 0 && now != pid && started.After(killed)
-		}},
-		{"had no verified cap", func() (ok bool) {
-			var err error
-			_, h, err = n.held()
-			return err == nil && len(h.Limits) > 0 && h.at().After(started)
-		}},
-		{"had no lease", func() bool {
-			if s.readopt == nil {
-				took := max(0, h.at().Sub(started).Seconds())
-				s.readopt = &took
-				s.say("powerd of %s enforces %.1f W %.0f ms after its start; waiting for its lease", n.name, h.CapW, 1000*took)
-			}
-			_, now, err := n.held()
-			return err == nil && now.State == "held" && now.at().After(started)
-		}},
-	} {
-		if !await(ctx, failMost, step.done) {
-			return orBroken(ctx, "powerd of %s %s within %v", n.name, step.what, failMost)
-		}
+	since := func() bool { // the new powerd has written what it holds
+		_, now, err := n.held()
+		h = now
+		return err == nil && h.at().After(started)
+	}
+	if !await(ctx, failMost, func() bool {
+		now, at := n.powerd()
+		started = at
+		return now != 0 && now != pid && started.After(killed)
+	}) {
+		return orBroken(ctx, "powerd of %s not restarted within %v", n.name, failMost)
+	}
+	if !await(ctx, failMost, func() bool { return since() && len(h.Limits) > 0 }) {
+		return orBroken(ctx, "powerd of %s had no verified cap within %v", n.name, failMost)
+	}
+	s.readopt = new(max(0, h.at().Sub(started).Seconds()))
+	s.say("powerd of %s enforces %.1f W %.0f ms after its start; waiting for its lease", n.name, h.CapW, 1000**s.readopt)
+	if !await(ctx, failMost, func() bool { return since() && h.State == "held" }) {
+		return orBroken(ctx, "powerd of %s had no lease within %v", n.name, failMost)
 	}
 	s.tracker.note(s.tracker.now(), eventBack, fmt.Sprintf("on %s, verified cap %.0f ms after its start, lease after %.1f s",
 		n.name, 1000**s.readopt, time.Since(started).Seconds()))
