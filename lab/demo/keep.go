@@ -38,9 +38,10 @@ func (l *lab) keep(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("demo: keep: %w", err)
 	}
-	_, err = fmt.Fprintf(w, "%s\nstop everything: %s\n", l.try("until they are stopped", "coordinator node list", `coordinator brake set --reason "trying it"`, "coordinator brake lift",
-		fmt.Sprintf("scheduler submit --addr %s %s", l.scheduler, l.path("jobs", "words-1.yaml")),
-		"powerlab node exec n01 --dir "+l.servers.NodeDir()+" -- sha256sum /dev/zero"), l.path(stopScript))
+	text := l.try("until they are stopped", "coordinator node list", `coordinator brake set --reason "trying it"`, "coordinator brake lift",
+		"scheduler submit --addr "+l.scheduler+" "+l.path("jobs", "words-1.yaml"),
+		"powerlab node exec n01 --dir "+l.servers.NodeDir()+" -- sha256sum /dev/zero")
+	_, err = fmt.Fprintf(w, "%s\nstop everything: %s\n", text, l.path(stopScript))
 	return err
 }
 
