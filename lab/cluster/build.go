@@ -13,9 +13,8 @@ import (
 // BuildPrograms builds Headroom's programs into dir as `make build` does, from the sources
 // that the working folder belongs to.
 func BuildPrograms(ctx context.Context, dir string) error {
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-o", dir + "/"}
-	args = append(args, "headroom/cmd/powerd", "headroom/cmd/coordinator", "headroom/cmd/scheduler", "headroom/lab/cmd/powerlab")
-	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", dir+"/",
+		"headroom/cmd/powerd", "headroom/cmd/coordinator", "headroom/cmd/scheduler", "headroom/lab/cmd/powerlab")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("cluster: go build: %w\n%s", err, out)
@@ -45,17 +44,14 @@ const nodePatience = time.Minute
 
 // AwaitNodes waits until emulated nodes, whose folders are in dir, take programs.
 func AwaitNodes(dir string, names ...string) error {
-	late, tick := time.After(nodePatience), time.NewTicker(50*time.Millisecond)
-	defer tick.Stop()
+	late := time.Now().Add(nodePatience)
 	for _, name := range names {
-		for {
-			if _, err := os.Stat(filepath.Join(dir, name, "run", "node.sock")); err == nil {
+		for socket := filepath.Join(dir, name, "run", "node.sock"); ; time.Sleep(endPause) {
+			if _, err := os.Stat(socket); err == nil {
 				break
 			}
-			select {
-			case <-late:
+			if time.Now().After(late) {
 				return fmt.Errorf("cluster: emulated node %s not ready after %v", name, nodePatience)
-			case <-tick.C:
 			}
 		}
 	}

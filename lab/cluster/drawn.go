@@ -10,7 +10,7 @@ import (
 	"headroom/units"
 )
 
-// drawnTries is how often a node's counter is read: its file may be renewed meanwhile.
+// drawnTries is how often a node's view is read: its file may be renewed meanwhile.
 const drawnTries = 5
 
 // Drawn is the energy at the wall of all nodes since their boot, by the counters that their physics keep; they are
@@ -18,27 +18,25 @@ const drawnTries = 5
 func (s *Site) Drawn() (units.Energy, error) {
 	var sum units.Energy
 	for _, name := range s.nodes {
-		e, err := drawn(filepath.Join(s.NodeDir(), name, "run", "plant.json"))
+		v, err := View(filepath.Join(s.NodeDir(), name))
 		if err != nil {
 			return 0, fmt.Errorf("cluster: energy of node %s: %w", name, err)
 		}
-		sum += e
+		sum += units.FromJoules(v.EnergyJ)
 	}
 	return sum, nil
 }
 
-func drawn(path string) (units.Energy, error) {
-	var failed error
+// View is what the physics of the emulated node in the folder dir show.
+func View(dir string) (v emulator.View, err error) {
 	for range drawnTries {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			failed = err
-			continue
+		var text []byte
+		if text, err = os.ReadFile(filepath.Join(dir, "run", "plant.json")); err == nil {
+			err = json.Unmarshal(text, &v)
 		}
-		var v emulator.View
-		if failed = json.Unmarshal(text, &v); failed == nil {
-			return units.FromJoules(v.EnergyJ), nil
+		if err == nil {
+			break
 		}
 	}
-	return 0, failed
+	return v, err
 }

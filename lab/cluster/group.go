@@ -3,7 +3,6 @@ package cluster
 import (
 	"bytes"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -266,7 +265,7 @@ func (g *Group) signal(which func(Process) bool, sig syscall.Signal) (found int)
 // has ended, or is not ours to read.
 func words(pid, file string) []string {
 	text, err := os.ReadFile(filepath.Join("/proc", pid, file))
-	if err != nil || errors.Is(err, io.EOF) {
+	if err != nil {
 		return nil
 	}
 	return strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")

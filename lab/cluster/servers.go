@@ -58,6 +58,49 @@ func (s *Servers) BrakeKey() string { return filepath.Join(s.dir, "brake.pub") }
 // Config is the configuration file of a member.
 func (s *Servers) Config(m Member) string { return filepath.Join(s.dir, m.ID+".yaml") }
 
+// CheckPrograms returns an error that wraps ErrConfig unless Headroom's four programs are in bin.
+func CheckPrograms(bin string) error {
+	for _, name := range []string{"coordinator", "scheduler", "powerd", "powerlab"} {
+		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
+			return fmt.Errorf("%w: program %s not found in %s: build it with make build", ErrConfig, name, bin)
+		}
+	}
+	return nil
+}
+
+// NodeDir is the folder of the emulated nodes' own.
+func (s *Servers) NodeDir() string { return filepath.Join(s.dir, "nodes") }
+
+// Node is the command line of one of so many emulated nodes in a power domain, with more added.
+func (s *Servers) Node(bin, name, domain string, nodes int, more ...string) []string {
+	argv := []string{
+		filepath.Join(bin, "powerlab"), "node", name, "--dir", s.NodeDir(), "--nodes", strconv.Itoa(nodes), "--bin", bin, "--domain", domain,
+		"--key-file", s.GossipKey(), "--brake-key-file", s.BrakeKey(),
+	}
+	for _, m := range s.Members {
+		argv = append(argv, "--join", m.Gossip)
+	}
+	return append(argv, more...)
+}
+
+// Scheduler writes the configuration of a scheduler that listens on a spare address, with more
+// added, and returns its command line.
+func (s *Servers) Scheduler(bin, more string) ([]string, error) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "dev: true\nlisten: %q\ndir: %q\ncoordinators:\n", s.Spare[0], filepath.Join(s.dir, "scheduler"))
+	for _, addr := range s.Addresses() {
+		fmt.Fprintf(&b, "  - %q\n", addr)
+	}
+	if !strings.HasPrefix(more, "classes:") && !strings.Contains(more, "\nclasses:") {
+		b.WriteString("classes: [high, low]\n")
+	}
+	path := filepath.Join(s.dir, "scheduler.yaml")
+	if err := os.WriteFile(path, []byte(b.String()+more), 0o644); err != nil {
+		return nil, fmt.Errorf("cluster: write configuration: %w", err)
+	}
+	return []string{filepath.Join(bin, "scheduler"), "run", "--config", path}, nil
+}
+
 // Configure writes the keys and the configuration files: a site with racks, all with
 // this budget, and all power of the racks given to nodes.
 func (s *Servers) Configure(site string, budget units.Power, racks ...string) error {

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"math"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"headroom/lab/emulator"
@@ -43,14 +41,11 @@ type Config struct {
 // Site is a small cluster of Headroom. Its methods are for one goroutine, but for those
 // that only return state.
 type Site struct {
-	config    Config
-	group     *Group
-	servers   *Servers
-	scheduler string
-	nodes     []string
-	programs  []*Program // in the order of their starts
-	// keeper is the scheduler's program; nil while there is none.
-	keeper *Program
+	config   Config
+	group    *Group
+	servers  *Servers
+	nodes    []string
+	programs []*Program // in the order of their starts
 }
 
 // stopGrace is how long a program may take to stop: a node stops its powerd first.
@@ -71,16 +66,13 @@ func NewSite(config Config) (*Site, error) {
 			return nil, fmt.Errorf("cluster: folder of the site: %w", err)
 		}
 	}
-	for _, name := range []string{"coordinator", "scheduler", "powerd", "powerlab"} {
-		if _, err := os.Stat(s.bin(name)); err != nil {
-			return nil, fmt.Errorf("%w: program %s not found in %s: build it with make build", ErrConfig, name, s.config.Bin)
-		}
+	err := CheckPrograms(s.config.Bin)
+	if err != nil {
+		return nil, err
 	}
-	var err error
 	if s.servers, err = NewServers(s.config.Dir, config.Coordinators, 1); err != nil {
 		return nil, err
 	}
-	s.scheduler = s.servers.Spare[0]
 	for i := range config.Nodes {
 		s.nodes = append(s.nodes, "n"+strconv.Itoa(i+1))
 	}
@@ -99,9 +91,6 @@ func FreePorts(n int) (addrs []string, err error) {
 	var lc net.ListenConfig
 	ctx := context.Background()
 	for range 10 * n {
-		if len(addrs) == n {
-			return addrs, nil
-		}
 		l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, fmt.Errorf("cluster: find a free port: %w", err)
@@ -112,12 +101,11 @@ func FreePorts(n int) (addrs []string, err error) {
 			continue
 		}
 		defer func() { _ = u.Close() }()
-		addrs = append(addrs, l.Addr().String())
+		if addrs = append(addrs, l.Addr().String()); len(addrs) == n {
+			return addrs, nil
+		}
 	}
-	if len(addrs) < n {
-		return nil, errors.New("cluster: no port is free for both TCP and UDP")
-	}
-	return addrs, nil
+	return nil, errors.New("cluster: no port is free for both TCP and UDP")
 }
 
 // Rated is the most that one node draws, in whole watts, as powerd declares it.
@@ -145,7 +133,7 @@ func (s *Site) rackOf(node int) string {
 // Addresses are the RPC addresses of all coordinators.
 func (s *Site) Addresses() []string { return s.servers.Addresses() }
 
-// Nodes are the names of the emulated nodes, NodeDir the folder that holds theirs.
+// Nodes are the names of the emulated nodes.
 func (s *Site) Nodes() []string { return slices.Clone(s.nodes) }
 
 // NodeDir returns the --dir of `powerlab node exec`.
@@ -156,71 +144,50 @@ func (s *Site) Path(parts ...string) string {
 	return filepath.Join(append([]string{s.config.Dir}, parts...)...)
 }
 
-func (s *Site) bin(name string) string { return filepath.Join(s.config.Bin, name) }
-
 // Start starts the coordinators and the nodes.
 func (s *Site) Start() error {
 	for _, m := range s.servers.Members {
-		if err := s.start(m.ID, s.bin("coordinator"), "run", "--config", s.servers.Config(m)); err != nil {
+		if err := s.start(m.ID, filepath.Join(s.config.Bin, "coordinator"), "run", "--config", s.servers.Config(m)); err != nil {
 			return err
 		}
 	}
+	more := []string{"--weight", strconv.Itoa(max(1, s.config.Weight)), "--no-worker"}
+	if s.config.Workers {
+		more = append(more[:2], "--scheduler", s.Scheduler())
+	}
 	for i, name := range s.nodes {
-		if err := s.start(name, s.nodeCommand(name, s.rackOf(i))...); err != nil {
+		if err := s.start(name, s.servers.Node(s.config.Bin, name, s.rackOf(i), len(s.nodes), more...)...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Site) nodeCommand(name, rack string) []string {
-	argv := []string{
-		s.bin("powerlab"), "node", name, "--dir", s.NodeDir(), "--nodes", strconv.Itoa(len(s.nodes)), "--bin", s.config.Bin, "--domain", rack,
-		"--key-file", s.servers.GossipKey(), "--brake-key-file", s.servers.BrakeKey(), "--weight", strconv.Itoa(max(1, s.config.Weight)),
-	}
-	for _, m := range s.servers.Members {
-		argv = append(argv, "--join", m.Gossip)
-	}
-	if s.config.Workers {
-		return append(argv, "--scheduler", s.scheduler)
-	}
-	return append(argv, "--no-worker")
-}
+// keeper is the name of the scheduler's process.
+const keeper = "scheduler"
 
 // StartScheduler starts the scheduler, again where it was killed; more is added to its
 // configuration file, such as the section yarn, or classes instead of high and low.
 func (s *Site) StartScheduler(more string) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "dev: true\nlisten: %q\ndir: %q\ncoordinators:\n", s.scheduler, s.Path("scheduler"))
-	for _, addr := range s.Addresses() {
-		fmt.Fprintf(&b, "  - %q\n", addr)
+	argv, err := s.servers.Scheduler(s.config.Bin, more)
+	if err != nil {
+		return err
 	}
-	if !strings.HasPrefix(more, "classes:") && !strings.Contains(more, "\nclasses:") {
-		b.WriteString("classes: [high, low]\n")
-	}
-	b.WriteString(more)
-	if err := os.WriteFile(s.Path("scheduler.yaml"), []byte(b.String()), 0o644); err != nil {
-		return fmt.Errorf("cluster: write configuration: %w", err)
-	}
-	err := s.start("scheduler", s.bin("scheduler"), "run", "--config", s.Path("scheduler.yaml"))
-	if err == nil {
-		s.keeper = s.programs[len(s.programs)-1]
-	}
-	return err
+	return s.start(keeper, argv...)
 }
 
 // KillScheduler ends the scheduler as kill -9 does; what it has started goes on.
 func (s *Site) KillScheduler() {
-	if s.keeper == nil {
-		return
-	}
-	s.keeper.Kill()
-	s.programs = slices.DeleteFunc(s.programs, func(p *Program) bool { return p == s.keeper })
-	s.keeper = nil
+	s.programs = slices.DeleteFunc(s.programs, func(p *Program) bool {
+		if p.Name == keeper {
+			p.Kill()
+		}
+		return p.Name == keeper
+	})
 }
 
 // Scheduler is the scheduler's address, host:port.
-func (s *Site) Scheduler() string { return s.scheduler }
+func (s *Site) Scheduler() string { return s.servers.Spare[0] }
 
 func (s *Site) start(name string, argv ...string) error {
 	p, err := s.group.Start(name, nil, argv...)

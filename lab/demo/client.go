@@ -21,6 +21,8 @@ const (
 	actor = "demo"
 	// lookWait bounds one look: a row of power.csv waits for it.
 	lookWait = 180 * time.Millisecond
+	// listWait bounds a look at the jobs.
+	listWait = 2 * time.Second
 	// changeWait bounds a change, an election or two included.
 	changeWait = 15 * time.Second
 	// againAfter is the pause before a retry.
@@ -62,10 +64,13 @@ func (c *client) leading(ctx context.Context, patience time.Duration, f func(bas
 	return err
 }
 
-// ask sends a request to the leader, and returns its answer.
-func ask[Q, A any](ctx context.Context, c *client, patience time.Duration, method func(headroomv1connect.ClusterServiceClient, context.Context, *connect.Request[Q]) (*connect.Response[A], error), q *Q) (answer *A, err error) {
+// ask sends a request to the leader, and returns its answer. service makes the client of the
+// service whose method it is.
+func ask[S, Q, A any](ctx context.Context, c *client, patience time.Duration, service func(connect.HTTPClient, string, ...connect.ClientOption) S,
+	method func(S, context.Context, *connect.Request[Q]) (*connect.Response[A], error), q *Q,
+) (answer *A, err error) {
 	err = c.leading(ctx, patience, func(base string) error {
-		res, err := method(headroomv1connect.NewClusterServiceClient(c.via, base, rpc.ClientOptions()...), ctx, connect.NewRequest(q))
+		res, err := method(service(c.via, base, rpc.ClientOptions()...), ctx, connect.NewRequest(q))
 		if err == nil {
 			answer = res.Msg
 		}
@@ -78,7 +83,7 @@ func ask[Q, A any](ctx context.Context, c *client, patience time.Duration, metho
 func (c *client) site(ctx context.Context) (*headroomv1.Domain, *headroomv1.Meta, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookWait)
 	defer cancel()
-	res, err := ask(ctx, c, 0, headroomv1connect.ClusterServiceClient.ListDomains, &headroomv1.ListDomainsRequest{Domain: site})
+	res, err := ask(ctx, c, 0, headroomv1connect.NewClusterServiceClient, headroomv1connect.ClusterServiceClient.ListDomains, &headroomv1.ListDomainsRequest{Domain: site})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -89,73 +94,107 @@ func (c *client) site(ctx context.Context) (*headroomv1.Domain, *headroomv1.Meta
 func (c *client) nodes(ctx context.Context) ([]*headroomv1.Node, *headroomv1.Meta, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookWait)
 	defer cancel()
-	res, err := ask(ctx, c, 0, headroomv1connect.ClusterServiceClient.ListNodes, &headroomv1.ListNodesRequest{})
+	res, err := ask(ctx, c, 0, headroomv1connect.NewClusterServiceClient, headroomv1connect.ClusterServiceClient.ListNodes, &headroomv1.ListNodesRequest{})
 	return res.GetNodes(), res.GetMeta(), err
 }
 
-// setBudget changes the site's budget and returns once that is committed.
-func (c *client) setBudget(ctx context.Context, to units.Power, reason string) (res *headroomv1.SetBudgetResponse, err error) {
+// setBudget changes the site's budget and returns its revision once that is committed.
+func (c *client) setBudget(ctx context.Context, to units.Power, reason string) (revision uint64, err error) {
 	req := &headroomv1.SetBudgetRequest{Domain: site, BudgetUw: int64(to), ConfirmUw: int64(to), Change: change(reason)}
-	err = persist(ctx, func(ctx context.Context) (err error) {
-		res, err = ask(ctx, c, changeWait, headroomv1connect.ClusterServiceClient.SetBudget, req)
+	err = persist(ctx, "budget set", site, func(ctx context.Context) error {
+		res, err := ask(ctx, c, changeWait, headroomv1connect.NewClusterServiceClient, headroomv1connect.ClusterServiceClient.SetBudget, req)
+		revision = res.GetMeta().GetRevision()
 		return err
 	})
-	if err != nil {
-		return nil, rpc.AsCLI(err, "budget set", site)
-	}
-	return res, nil
+	return revision, err
 }
 
 // awaitBudget returns when each node that the revision lowered has read back its new cap.
 func (c *client) awaitBudget(ctx context.Context, revision uint64, wait time.Duration) ([]*headroomv1.Confirmation, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait+time.Second)
 	defer cancel()
-	res, err := ask(ctx, c, 0, headroomv1connect.ClusterServiceClient.AwaitBudget, &headroomv1.AwaitBudgetRequest{Revision: revision, WaitMs: wait.Milliseconds()})
+	req := &headroomv1.AwaitBudgetRequest{Revision: revision, WaitMs: wait.Milliseconds()}
+	res, err := ask(ctx, c, 0, headroomv1connect.NewClusterServiceClient, headroomv1connect.ClusterServiceClient.AwaitBudget, req)
 	if err != nil {
 		return nil, rpc.AsCLI(err, "await the cut", site)
 	}
 	return res.GetConfirmations(), nil
 }
 
+// setSprintBudget lets the site's nodes draw so many joules above their caps.
+func (c *client) setSprintBudget(ctx context.Context, capacity units.Energy, refill units.Power) error {
+	return c.apply(ctx, "sprint budget", site, &headroomv1.ChangeRequest{Change: change("the demo's sprints"), What: &headroomv1.ChangeRequest_SetSprintBudget{
+		SetSprintBudget: &headroomv1.SetSprintBudget{Domain: site, CapacityUj: int64(capacity), RefillUw: int64(refill)},
+	}})
+}
+
+// setMost bounds what a node is given: only a sprint takes it higher.
+func (c *client) setMost(ctx context.Context, node string, most units.Power) error {
+	return c.apply(ctx, "bound of a node", node, &headroomv1.ChangeRequest{Change: change("room for sprints"), What: &headroomv1.ChangeRequest_SetNode{
+		SetNode: &headroomv1.SetNode{Node: node, Settings: &headroomv1.NodeSettings{MaxUw: new(int64(most))}},
+	}})
+}
+
+// apply has a change committed; what and of name it where that fails.
+func (c *client) apply(ctx context.Context, what, of string, req *headroomv1.ChangeRequest) error {
+	return persist(ctx, what, of, func(ctx context.Context) error {
+		_, err := ask(ctx, c, changeWait, headroomv1connect.NewClusterServiceClient, headroomv1connect.ClusterServiceClient.Change, req)
+		return err
+	})
+}
+
 // submit gives a job file to the scheduler and returns once the job is in the
 // coordinators' log.
 func (c *client) submit(ctx context.Context, file string, spec []byte) error {
 	req := &headroomv1.SubmitRequest{File: file, Spec: spec, Change: change("demo load")}
-	err := persist(ctx, func(ctx context.Context) error {
+	return persist(ctx, "submit", "the scheduler", func(ctx context.Context) error {
 		_, err := c.scheduler.Submit(ctx, connect.NewRequest(req))
 		return err
 	})
-	if err != nil {
-		return rpc.AsCLI(err, "submit", "the scheduler")
-	}
-	return nil
 }
 
 // persist repeats a change while no server is available, or its outcome is unknown: its request id
-// makes sure that it is applied once.
-func persist(ctx context.Context, f func(context.Context) error) error {
+// makes sure that it is applied once. what and of name the change where it fails.
+func persist(ctx context.Context, what, of string, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()
 	for {
 		err := f(ctx)
-		if code := connect.CodeOf(err); err == nil || code != connect.CodeUnavailable && code != connect.CodeDeadlineExceeded {
-			return err
+		if err == nil {
+			return nil
 		}
-		if !pause.For(ctx, againAfter) {
-			return err
+		again := slices.Contains([]connect.Code{connect.CodeUnavailable, connect.CodeDeadlineExceeded}, connect.CodeOf(err))
+		if !again || !pause.For(ctx, againAfter) {
+			return rpc.AsCLI(err, what, of)
 		}
 	}
 }
 
 // jobs is the scheduler's list.
 func (c *client) jobs(ctx context.Context) ([]*headroomv1.Job, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, listWait)
 	defer cancel()
 	res, err := c.scheduler.List(ctx, connect.NewRequest(&headroomv1.ListRequest{}))
 	if err != nil {
 		return nil, err
 	}
 	return res.Msg.GetJobs(), nil
+}
+
+// committed is the coordinators' list of jobs, with what is decided about each.
+func (c *client) committed(ctx context.Context) ([]*headroomv1.Job, error) {
+	ctx, cancel := context.WithTimeout(ctx, listWait)
+	defer cancel()
+	res, err := ask(ctx, c, 0, headroomv1connect.NewJobServiceClient, headroomv1connect.JobServiceClient.ListJobs, &headroomv1.ListJobsRequest{WithoutSpecs: true})
+	return res.GetJobs(), err
+}
+
+// moves are the decisions about a job, oldest first.
+func (c *client) moves(ctx context.Context, id string) ([]*headroomv1.JobMove, error) {
+	ctx, cancel := context.WithTimeout(ctx, listWait)
+	defer cancel()
+	res, err := ask(ctx, c, 0, headroomv1connect.NewJobServiceClient, headroomv1connect.JobServiceClient.ExplainJob, &headroomv1.ExplainJobRequest{Id: id})
+	return res.GetMoves(), err
 }
 
 func (c *client) cancelJob(ctx context.Context, id string) error {

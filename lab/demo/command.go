@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/internal/cli"
+	"headroom/lab/cluster"
 )
 
 // options are the flags of `powerlab demo`.
@@ -74,10 +75,7 @@ Output: power.csv, power.svg and summary.json. power.csv has a row every 250 ms:
 			if err := opts.complete(cmd.Flags().Changed); err != nil {
 				return err
 			}
-			if opts.engine != engineLocal {
-				return runEngine(cmd.Context(), opts, cmd.OutOrStdout(), cmd.ErrOrStderr())
-			}
-			return run(cmd.Context(), opts, cmd.OutOrStdout())
+			return run(cmd.Context(), opts, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
@@ -127,18 +125,21 @@ func (o *options) complete(changed func(flag string) bool) error {
 	if len(o.out) > outLongest {
 		return cli.Usage("--out %s is too long: the paths of the nodes' sockets below it have at most %d characters, so it may have at most %d", o.out, socketLongest, outLongest)
 	}
-	return binaries(o.bin)
+	if err := cluster.CheckPrograms(o.bin); err != nil {
+		return cli.Failed("build the four programs with make build, or set their folder with --bin", "%w", err)
+	}
+	return nil
 }
 
 // marker is the file by which a folder is known to be a demo's own, so that
 // no other folder is ever replaced.
 const marker = "headroom-demo"
 
-// prepareOut makes the output folder afresh.
+// prepareOut makes the output folder afresh, unless it is no demo's or that of one that is still running.
 func prepareOut(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !os.IsNotExist(err) {
-		return cli.Failed("use another folder with --out", "cannot use the output folder: %w", err)
+		return badOut(err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, marker)); err != nil && len(entries) > 0 {
 		return &cli.Error{
@@ -154,14 +155,19 @@ func prepareOut(dir string) error {
 		err = os.WriteFile(filepath.Join(dir, marker), []byte(text), 0o644)
 	}
 	if err != nil {
-		return cli.Failed("use another folder with --out", "cannot write to the output folder: %w", err)
+		return badOut(err)
 	}
 	return nil
 }
 
+// badOut is the error of an output folder that cannot be made, cleared or written to.
+func badOut(err error) error {
+	return cli.Failed("use another folder with --out", "cannot use the output folder: %w", err)
+}
+
 // clearOut empties the folder of an earlier demo, unless that is still running.
 func clearOut(dir string, entries []os.DirEntry) error {
-	if pids := keptPIDs(dir); len(pids) > 0 {
+	if len(keptPIDs(dir)) > 0 {
 		return &cli.Error{
 			Code: "running", Exit: cli.ExitConflict, Message: fmt.Sprintf("a demo started with --keep is still running in %s", dir),
 			Hint: "stop it with " + filepath.Join(dir, stopScript) + ", or use another folder with --out",
@@ -169,7 +175,7 @@ func clearOut(dir string, entries []os.DirEntry) error {
 	}
 	for _, e := range entries {
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-			return cli.Failed("use another folder with --out", "cannot clear the folder of an earlier demo: %w", err)
+			return badOut(err)
 		}
 	}
 	return nil

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -15,8 +14,9 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
-	"headroom/internal/pause"
 	"headroom/lab/cluster"
+	"headroom/lab/hadoop"
+	"headroom/lab/spark"
 	"headroom/units"
 )
 
@@ -29,16 +29,16 @@ type engine interface {
 	// scheduler is its part of scheduler.yaml, and the classes.
 	scheduler() string
 	// submit hands in the next job of a class.
-	submit(ctx context.Context, l *lab, class string) error
+	submit(ctx context.Context, class string) error
 	// queues are what its queues use and may use now, by its own word, highest class first.
 	queues(ctx context.Context) ([]queueLook, error)
 	// cancel ends a job.
-	cancel(ctx context.Context, l *lab, id string) error
+	cancel(ctx context.Context, id string) error
 	// dropped is how many tasks a job that has ended well has dropped, by its own counters;
 	// ok is false where they have none.
-	dropped(ctx context.Context, l *lab, id string) (tasks int, ok bool, err error)
+	dropped(ctx context.Context, id string) (tasks int, ok bool, err error)
 	// try are commands and pages to try while it runs.
-	try(l *lab) []string
+	try() []string
 	// close ends its processes.
 	close() error
 	// logs is the folder of its daemons' logs.
@@ -76,86 +76,56 @@ const engineStart = 4 * time.Minute
 
 // newEngine finds what the engine needs; nothing is started yet.
 func newEngine(ctx context.Context, opts options, dir string, note func(string, ...any)) (engine, error) {
-	hook := map[string]string{engineYARN: "headroom-hadoop.jar", engineSpark: "headroom-spark.jar"}[opts.engine]
-	apps := map[string]string{engineYARN: "headroom-apps.jar", engineSpark: "headroom-spark-apps.jar"}[opts.engine]
-	for _, jar := range []string{hook, apps} {
+	for _, jar := range map[string][]string{engineYARN: {yarnHook, yarnApps}, engineSpark: {sparkHook, sparkApps}}[opts.engine] {
 		if _, err := os.Stat(filepath.Join(opts.bin, jar)); err != nil {
 			return nil, cli.Failed("build it with make hooks (sh lab/test/install.sh installs Maven and a JDK), or set its folder with --bin",
 				"--engine %s needs %s in %s: %w", opts.engine, jar, opts.bin, err)
 		}
 	}
-	if _, err := cluster.Java(); err != nil {
-		return nil, unavailable(opts.engine, err)
+	base := &engineBase{bin: opts.bin, dir: dir, made: map[string]int{}}
+	var eng engine
+	_, err := cluster.Java()
+	lacking := err != nil
+	switch {
+	case lacking:
+	case opts.engine == engineSpark:
+		eng, err = newSparkEngine(ctx, base, note)
+		lacking = errors.Is(err, spark.ErrUnavailable)
+	default:
+		eng, err = newYARNEngine(ctx, base, note)
+		lacking = errors.Is(err, hadoop.ErrUnavailable)
 	}
-	if opts.engine == engineSpark {
-		return newSparkEngine(ctx, opts, dir, note)
+	if lacking {
+		return nil, cli.Failed("install JDK, Maven and Python with sh lab/test/install.sh; the release is then downloaded to the user's cache. "+
+			"Without --engine none of this is needed", "--engine %s: %w", opts.engine, err)
 	}
-	return newYARNEngine(ctx, opts, dir, note)
+	return eng, err
 }
 
-// unavailable is the error of a machine that lacks what an engine needs.
-func unavailable(name string, err error) error {
-	return cli.Failed("install JDK, Maven and Python with sh lab/test/install.sh; the release is then downloaded to the user's cache. Without --engine none of this is needed",
-		"--engine %s: %w", name, err)
+// engineBase is what both engines have.
+type engineBase struct {
+	bin, dir string
+	lab      *lab // from the start on
+	mu       sync.Mutex
+	made     map[string]int // jobs by class
 }
 
-// engineShow is one demo on a real cluster with all its parts.
-type engineShow struct {
-	*show
+func (b *engineBase) jar(name string) string { return filepath.Join(b.bin, name) }
 
-	engine engine
-	name   string
-	looks  *lookBook
-	steps  []stepSeen
-	end    time.Duration // of the story: then the jobs that are left are cancelled
-	settle []float64     // seconds from the commit of a cut to a read-back, one a lowered node
-	// dropped holds the values of the jobs' own counters, by the id of the job.
-	dropped map[string]int
-	// moves are the decisions about each job.
-	moves map[string][]*headroomv1.JobMove
+// next is the name of the next job of a class.
+func (b *engineBase) next(class string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.made[class]++
+	return fmt.Sprintf("%s-%d", class, b.made[class])
 }
 
-// runEngine is the whole demo on a real cluster.
-func runEngine(ctx context.Context, opts options, out, progress io.Writer) (err error) {
-	note := func(format string, args ...any) { cli.Notef(progress, format, args...) }
-	scratch, err := os.MkdirTemp("", "headroom-demo-")
-	if err != nil {
-		return fmt.Errorf("demo: folder of the cluster: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	eng, err := newEngine(ctx, opts, filepath.Join(scratch, opts.engine), note)
-	if err != nil {
-		return err
-	}
-	if err := prepareOut(opts.out); err != nil {
-		return err
-	}
-	l, err := newLab(opts, opts.out, opts.bin)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		note("stopping everything that was started")
-		err = errors.Join(err, eng.close(), l.stop(), keepLogs(l.path("logs", opts.engine), eng.logs()))
-	}()
-	table, err := createCSV(l.path("power.csv"), l.nodes)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = table.close() }() // every row is on disk already
-	d := assembleEngine(l, eng, opts, out)
-	d.sampler.csv = table
-	if err := d.start(ctx, note); err != nil {
-		return err
-	}
-	revived := func(name string) { d.tracker.note(d.tracker.now(), eventRevived, name) }
-	l.fleet.revived.Store(&revived) // from now on a crash is survived
-	err = d.play(ctx)
-	if opts.keep && (err == nil || errors.Is(err, errBroken)) {
-		d.keep(ctx)
-	}
-	return err
+// on makes the command lines of programs on a node.
+func (b *engineBase) on(node string) func(argv []string) []string {
+	return cluster.OnNode(b.jar("powerlab"), b.lab.servers.NodeDir(), node)
 }
+
+func (b *engineBase) logs() string { return filepath.Join(b.dir, "logs") }
 
 // keepLogs copies the logs of the real cluster's daemons into the output folder.
 func keepLogs(to, from string) error {
@@ -168,36 +138,20 @@ func keepLogs(to, from string) error {
 	return nil
 }
 
-func assembleEngine(l *lab, eng engine, opts options, out io.Writer) *engineShow {
-	b := newBoard(l.full())
-	c := newClient(l.addresses(), l.scheduler)
-	d := &engineShow{
-		show:   &show{lab: l, tracker: b, out: out, opts: opts},
-		engine: eng, name: opts.engine, looks: newLookBook(), dropped: map[string]int{}, moves: map[string][]*headroomv1.JobMove{},
-	}
-	d.sampler = &sampler{tracker: b, client: c, nodes: l.nodeViews(), list: c.committed, energy: map[string]float64{}}
-	d.screen = &screen{out: cli.Raw(out), terminal: cli.IsTerminal(out), tracker: b, nodes: l.nodes, rated: l.spec.Rated(), engine: d.looks.lines}
-	d.story = &story{lab: l, tracker: b, client: c, nodes: l.nodeViews(), say: func(string, ...any) {}}
-	return d
-}
-
-// start starts the coordinators, the nodes, the real cluster on them, the scheduler, and the
+// startEngine starts the coordinators, the nodes, the real cluster on them, the scheduler, and the
 // first jobs; it returns when tasks run.
-func (d *engineShow) start(ctx context.Context, note func(string, ...any)) error {
-	note("starting %d coordinators and %d emulated nodes", servers, len(d.lab.nodes))
+func (d *show) startEngine(ctx context.Context, w *watchers) error {
+	d.note("starting %d coordinators and %d emulated nodes", servers, len(d.lab.nodes))
 	if err := errors.Join(d.lab.startMembers(), d.lab.startNodes()); err != nil {
 		return err
 	}
+	w.add(d.sampler.watchJobs)
 	ctx, cancel := context.WithTimeout(ctx, engineStart)
 	defer cancel()
-	err := d.await(ctx, "every node holds a lease", func() bool {
-		nodes, _, err := d.story.client.nodes(ctx)
-		return err == nil && leased(nodes) == len(d.lab.nodes)
-	})
-	if err != nil {
+	if err := d.story.ready(ctx, engineStart, false); err != nil {
 		return err
 	}
-	note("starting %s on the nodes", d.engine.about())
+	d.note("starting %s on the nodes", d.engine.about())
 	if err := d.engine.start(ctx, d.lab); err != nil {
 		return err
 	}
@@ -207,27 +161,23 @@ func (d *engineShow) start(ctx context.Context, note func(string, ...any)) error
 	if err := d.leaveRoom(ctx); err != nil {
 		return err
 	}
-	note("submitting the first jobs; t = 0 is when their tasks run")
+	d.note("submitting the first jobs; t = 0 is when their tasks run")
 	failed := make([]error, len(firstJobs()))
 	var clients sync.WaitGroup
 	for i, class := range firstJobs() {
-		clients.Go(func() { failed[i] = d.engine.submit(ctx, d.lab, class) })
+		clients.Go(func() { failed[i] = d.engine.submit(ctx, class) })
 	}
 	clients.Wait()
 	if err := errors.Join(failed...); err != nil {
 		return err
 	}
-	return d.await(ctx, "a task runs", func() bool {
-		jobs, err := d.story.client.committed(ctx)
-		d.tracker.setJobs(jobs)
-		return err == nil && loadOf(jobs, classLow).running+loadOf(jobs, classHigh).running > 0
-	})
+	return d.story.ready(ctx, engineStart, true)
 }
 
 // leaveRoom keeps the nodes below what they are rated, so that there are watts for sprints,
 // and fills the budget of joules, which begins with nothing and is then refilled slowly.
-func (d *engineShow) leaveRoom(ctx context.Context) error {
-	c, full := d.story.client, units.FromJoules(sprintJoules)
+func (d *show) leaveRoom(ctx context.Context) error {
+	c, full := d.lab.client, units.FromJoules(sprintJoules)
 	for _, name := range d.lab.nodes {
 		if err := c.setMost(ctx, name, d.lab.most()); err != nil {
 			return err
@@ -236,12 +186,11 @@ func (d *engineShow) leaveRoom(ctx context.Context) error {
 	if err := c.setSprintBudget(ctx, full, units.Power(full)); err != nil {
 		return err
 	}
-	err := d.await(ctx, "the joules for sprints are there", func() bool {
+	if !await(ctx, engineStart, func() bool {
 		s, _, err := c.site(ctx)
 		return err == nil && filled(s)
-	})
-	if err != nil {
-		return err
+	}) {
+		return d.story.late(ctx, engineStart, "the joules for sprints are not there")
 	}
 	return c.setSprintBudget(ctx, full, units.FromWatts(sprintRefill))
 }
@@ -255,130 +204,59 @@ func filled(d *headroomv1.Domain) bool {
 	return d.GetSprint() != nil && held >= d.GetSprint().GetCapacityUj()
 }
 
-// await looks until done, a program of the lab has ended, or ctx ends.
-func (d *engineShow) await(ctx context.Context, what string, done func() bool) error {
-	for !done() {
-		select {
-		case err := <-d.lab.fleet.ended:
-			return err
-		default:
-		}
-		if !pause.For(ctx, againAfter) {
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return cli.Failed("see the logs in "+d.lab.path("logs"), "timed out after %v: %s", engineStart, what)
-			}
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
-// play lets the story happen and judges it.
-func (d *engineShow) play(ctx context.Context) error {
-	w, ctx := newWatchers(ctx)
-	defer w.end()
-	d.story.run = d.opts.length
-	d.begin()
-	w.fail(d.ended)
-	w.running.Go(func() { d.sampler.watchJobs(ctx) })
-	w.running.Go(func() { d.sampler.watchNodes(ctx) })
-	w.running.Go(func() { d.watchEngine(ctx) })
-	w.running.Go(func() { d.screen.show(ctx) })
-	w.fail(d.sampler.sample)
+// tellEngine plays the story on a real cluster; jobs that are not submitted at its end never are.
+func (d *show) tellEngine(ctx context.Context, w *watchers) error {
+	w.add(d.watchEngine)
 	submitting, over := context.WithCancel(ctx)
 	defer over()
 	var clients sync.WaitGroup
-	err := because(ctx, d.tell(ctx, func(class string) {
+	err := d.story.tellActs(ctx, func(class string) {
 		clients.Go(func() {
-			if err := d.engine.submit(submitting, d.lab, class); err != nil && submitting.Err() == nil {
+			if err := d.engine.submit(submitting, class); err != nil && submitting.Err() == nil {
 				w.cancel(err)
 			}
 		})
-	}))
-	d.end = d.tracker.now()
+	})
 	over()
 	clients.Wait()
-	if errors.Is(err, context.Canceled) {
-		return err
-	}
-	d.settleJobs(ctx)
-	w.end()
-	return d.verdict(err)
+	return err
 }
 
 // keep leaves everything running until ctx ends.
-func (d *engineShow) keep(ctx context.Context) {
-	coordinator, scheduler := filepath.Join(d.lab.bin, "coordinator"), filepath.Join(d.lab.bin, "scheduler")
-	lines := []string{
-		"", fmt.Sprintf("%s, %d emulated nodes, %d coordinators and a scheduler are running until Ctrl-C. Try:", d.engine.about(), len(d.lab.nodes), servers),
-		"  export HEADROOM_ADDR=" + strings.Join(d.lab.addresses(), ","),
-		"  " + coordinator + " status --watch",
-		"  " + coordinator + " job list",
-		"  " + coordinator + " job explain JOB",
-		fmt.Sprintf("  %s budget set %.0fW --reason \"trying it\"", coordinator, d.lab.cut().Watts()),
-		"  " + coordinator + " sprint list",
-		"  " + scheduler + " list --addr " + d.lab.scheduler,
-	}
-	for _, text := range d.engine.try(d.lab) {
-		lines = append(lines, "  "+text)
-	}
-	_, _ = fmt.Fprintln(d.out, strings.Join(lines, "\n"))
-	again := func(name string) { _, _ = fmt.Fprintf(d.out, "%s exited and was started again\n", name) }
+func (d *show) keep(ctx context.Context) {
+	d.say("%s\n  %s", d.lab.try("with "+d.engine.about()+" until Ctrl-C", "coordinator job list", "coordinator job explain JOB", "coordinator sprint list",
+		"scheduler list --addr "+d.lab.scheduler), strings.Join(d.engine.try(), "\n  "))
+	again := func(name string) { d.say("%s exited and was started again", name) }
 	d.lab.fleet.revived.Store(&again)
-	select {
-	case <-ctx.Done():
-	case err := <-d.lab.fleet.ended:
-		_, _ = fmt.Fprintln(d.out, "a program exited unexpectedly:", err)
+	if err := d.ended(ctx); err != nil {
+		d.say("a program exited unexpectedly: %v", err)
 	}
 }
 
-// endMost bounds the wait for jobs that were cancelled, askMost the queries to those that
-// have ended; cancelEvery is how often what lives on is cancelled again.
-const (
-	endMost     = 45 * time.Second
-	askMost     = 20 * time.Second
-	cancelEvery = time.Second
-)
+// askMost bounds the queries to the jobs that have ended.
+const askMost = 20 * time.Second
 
-// settleJobs cancels the jobs that have not ended when the time is over, takes a last look
-// at all, and queries the drops of those that ended and the coordinators' reasons.
-func (d *engineShow) settleJobs(ctx context.Context) {
-	d.cancelLive(ctx)
+// jobAnswers are what is known of a job at the end: the decisions about it, and the tasks that it has
+// dropped by its own counters, nil where they have none.
+type jobAnswers struct {
+	moves   []*headroomv1.JobMove
+	dropped *int
+}
+
+// askJobs queries the drops of the jobs that ended well and the coordinators' reasons.
+func (d *show) askJobs(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, askMost)
 	defer cancel()
+	d.answers = map[string]jobAnswers{}
 	for _, j := range d.tracker.jobList() {
-		if moves, err := d.story.client.moves(ctx, j.GetId()); err == nil {
-			d.moves[j.GetId()] = moves
-		}
-		if j.GetState() != headroomv1.JobState_JOB_STATE_DONE {
-			continue
-		}
-		if n, ok, err := d.engine.dropped(ctx, d.lab, j.GetId()); ok && err == nil {
-			d.dropped[j.GetId()] = n
-		}
-	}
-}
-
-// cancelLive cancels jobs until none lives; the verdict names one that lives on all the same.
-func (d *engineShow) cancelLive(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, endMost)
-	defer cancel()
-	for {
-		jobs, err := d.story.client.committed(ctx)
-		if err == nil {
-			d.tracker.setJobs(jobs)
-		}
-		if err == nil && loadOf(jobs, classLow).jobs+loadOf(jobs, classHigh).jobs == 0 {
-			return
-		}
-		for _, j := range jobs {
-			if live(j) {
-				_ = d.engine.cancel(ctx, d.lab, j.GetId()) // tried again
+		var a jobAnswers
+		a.moves, _ = d.lab.client.moves(ctx, j.GetId()) // none if they are not known
+		if j.GetState() == headroomv1.JobState_JOB_STATE_DONE {
+			if n, ok, err := d.engine.dropped(ctx, j.GetId()); ok && err == nil {
+				a.dropped = &n
 			}
 		}
-		if !pause.For(ctx, cancelEvery) {
-			return
-		}
+		d.answers[j.GetId()] = a
 	}
 }
 
@@ -394,5 +272,5 @@ func droppedTasks(j *headroomv1.Job) int {
 
 // most is the most that a node is given in a run with an engine.
 func (l *lab) most() units.Power {
-	return units.FromWatts(math.Round(math.Ceil(l.spec.Rated().Watts()) * engineMost))
+	return units.FromWatts(math.Round(cluster.Rated().Watts() * engineMost))
 }

@@ -2,14 +2,11 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
-	"headroom/lab/cluster"
 	"headroom/lab/spark"
 )
 
@@ -22,75 +19,64 @@ const (
 	sparkTheta, sparkFloor = 25, 60
 	// sparkSprintAfter is the sprint timer of class high: a driver has no executors before.
 	sparkSprintAfter = "5s"
+	// The jars of the hook and of the jobs.
+	sparkHook, sparkApps = "headroom-spark.jar", "headroom-spark-apps.jar"
 )
 
 // sparkEngine is a real standalone Spark with a Worker on each node. Its jobs are drivers of
 // the scheduler, one at a time, highest class first.
 type sparkEngine struct {
-	bin, dir string
-	release  spark.Release
-	cluster  *spark.Cluster
+	*engineBase
 
-	mu   sync.Mutex
-	made map[string]int // jobs by class
+	release spark.Release
+	cluster *spark.Cluster
 }
 
-func newSparkEngine(ctx context.Context, opts options, dir string, note func(string, ...any)) (*sparkEngine, error) {
+func newSparkEngine(ctx context.Context, base *engineBase, note func(string, ...any)) (*sparkEngine, error) {
 	note("looking for Spark %s in the user's cache; pip fetches it where it is missing", spark.Version)
 	release, err := spark.Fetch(ctx, spark.Version, "", func(text string) { note("%s", text) })
-	if errors.Is(err, spark.ErrUnavailable) {
-		return nil, unavailable(engineSpark, err)
-	}
 	if err != nil {
 		return nil, err
 	}
-	return &sparkEngine{bin: opts.bin, dir: dir, release: release, made: map[string]int{}}, nil
+	return &sparkEngine{engineBase: base, release: release}, nil
 }
 
 func (s *sparkEngine) about() string { return "Spark " + spark.Version }
 
-func (s *sparkEngine) jar(name string) string { return filepath.Join(s.bin, name) }
-
 func (s *sparkEngine) posts() string { return s.dir + "-posts.xml" }
 
-// start implements engine.
 func (s *sparkEngine) start(ctx context.Context, l *lab) (err error) {
+	s.lab = l
 	if _, err := (spark.Posts{Bytes: sparkBytes, Topical: 0.3, Seed: l.opts.seed}).Write(s.posts()); err != nil {
 		return err
 	}
 	config := spark.Config{Dir: s.dir, Release: s.release}
 	for _, name := range l.nodes {
-		config.Nodes = append(config.Nodes, spark.Node{Name: name, Cores: sparkCores, Wrap: cluster.OnNode(filepath.Join(l.bin, "powerlab"), l.path("nodes"), name)})
+		config.Nodes = append(config.Nodes, spark.Node{Name: name, Cores: sparkCores, Wrap: s.on(name)})
 	}
 	s.cluster, err = spark.Start(ctx, config)
 	return err
 }
 
-// scheduler implements engine.
 func (s *sparkEngine) scheduler() string {
-	section := s.cluster.Section(s.jar("headroom-spark.jar"), 0)
+	section := s.cluster.Section(s.jar(sparkHook), 0)
 	section.Web = "" // one driver at a time has all cores: there is nothing to divide
 	return fmt.Sprintf("discipline: dias\nclasses:\n  - {name: %s, sprint_after: %s}\n  - {name: %s, theta: %d%%}\n%v", classHigh, sparkSprintAfter, classLow, sparkTheta, section)
 }
 
-// submit implements engine.
-func (s *sparkEngine) submit(ctx context.Context, l *lab, class string) error {
-	s.mu.Lock()
-	s.made[class]++
-	name := fmt.Sprintf("%s-%d", class, s.made[class])
-	s.mu.Unlock()
-	floor := 100
+func (s *sparkEngine) submit(ctx context.Context, class string) error {
+	name, floor := s.next(class), 100
 	if class == classLow {
 		floor = sparkFloor
 	}
-	job := spark.WordPopularity(s.jar("headroom-spark-apps.jar"), s.posts(), sparkPartitions, sparkTop, spark.Drop{})
+	job := spark.WordPopularity(s.jar(sparkApps), s.posts(), sparkPartitions, sparkTop, spark.Drop{})
 	spec := fmt.Sprintf("name: %s\nclass: %s\nslots: %d\nmin_tasks: %d%%\nspark:\n  application: %q\n  main: %s\n  args: [%s]\n",
-		name, class, len(l.nodes)*sparkCores, floor, job.Application, job.Main, quoted(job.Args))
-	file := l.path("jobs", name+".yaml")
+		name, class, len(s.lab.nodes)*sparkCores, floor, job.Application, job.Main, quoted(job.Args))
+	file := s.lab.path("jobs", name+".yaml")
 	if err := os.WriteFile(file, []byte(spec), 0o644); err != nil {
 		return fmt.Errorf("demo: job %s: %w", name, err)
 	}
-	return newClient(l.addresses(), l.scheduler).submit(ctx, file, []byte(spec))
+	return s.lab.client.submit(ctx, file, []byte(spec))
 }
 
 // queues implements engine: the cores that the jobs of each class have. A standalone Spark
@@ -116,14 +102,13 @@ func classCores(cores map[string]int) []queueLook {
 	return looks
 }
 
-// cancel implements engine.
-func (s *sparkEngine) cancel(ctx context.Context, l *lab, id string) error {
-	return newClient(l.addresses(), l.scheduler).cancelJob(ctx, id)
+func (s *sparkEngine) cancel(ctx context.Context, id string) error {
+	return s.lab.client.cancelJob(ctx, id)
 }
 
 // dropped implements engine: by what the application reports that it has read.
-func (s *sparkEngine) dropped(_ context.Context, l *lab, id string) (tasks int, ok bool, err error) {
-	runs, err := filepath.Glob(l.path("scheduler", "*", id, "run-*", "stdout"))
+func (s *sparkEngine) dropped(_ context.Context, id string) (tasks int, ok bool, err error) {
+	runs, err := filepath.Glob(s.lab.path("scheduler", "*", id, "run-*", "stdout"))
 	if err != nil || len(runs) != 1 {
 		return 0, false, err
 	}
@@ -138,22 +123,17 @@ func (s *sparkEngine) dropped(_ context.Context, l *lab, id string) (tasks int, 
 	return answer.Total - answer.Kept, true, nil
 }
 
-// try implements engine.
-func (s *sparkEngine) try(l *lab) []string {
+func (s *sparkEngine) try() []string {
 	return []string{
 		s.cluster.Web() + "   the Master's own page",
-		filepath.Join(l.bin, "scheduler") + " submit --addr " + l.scheduler + " " + l.path("jobs", classHigh+"-1.yaml"),
+		filepath.Join(s.bin, "scheduler") + " submit --addr " + s.lab.scheduler + " " + s.lab.path("jobs", classHigh+"-1.yaml"),
 		"SPARK_CONF_DIR=" + s.cluster.ConfDir() + " " + filepath.Join(s.release.Home, "bin", "spark-shell") + " --master " + s.cluster.Master() + "   beside Headroom",
 	}
 }
 
-// close implements engine.
 func (s *sparkEngine) close() error {
 	if s.cluster == nil {
 		return nil
 	}
 	return s.cluster.Close()
 }
-
-// logs implements engine.
-func (s *sparkEngine) logs() string { return filepath.Join(s.dir, "logs") }

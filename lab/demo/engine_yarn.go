@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,25 +28,23 @@ const (
 	yarnText = 500_000
 )
 
+// The jars of the hook and of the jobs.
+const yarnHook, yarnApps = "headroom-hadoop.jar", "headroom-apps.jar"
+
 // yarnEngine is a real Hadoop with a NodeManager on each node.
 type yarnEngine struct {
-	bin, dir string
-	jars     hadoop.Jars
-	hooks    string
-	cluster  *hadoop.Cluster
-	shell    string // script that starts Hadoop's command line programs
+	*engineBase
 
-	mu   sync.Mutex
-	made map[string]int // jobs by class
-	jobs map[string]*hadoop.RunningJob
+	jars    hadoop.Jars
+	hooks   string
+	cluster *hadoop.Cluster
+	shell   string   // script that starts Hadoop's command line programs
+	jobs    sync.Map // *hadoop.RunningJob by its id
 }
 
-func newYARNEngine(ctx context.Context, opts options, dir string, note func(string, ...any)) (*yarnEngine, error) {
+func newYARNEngine(ctx context.Context, base *engineBase, note func(string, ...any)) (*yarnEngine, error) {
 	note("looking for Hadoop %s in the user's cache; Maven fetches it where it is missing", hadoop.Version)
 	jars, err := hadoop.Fetch(ctx, "")
-	if errors.Is(err, hadoop.ErrUnavailable) {
-		return nil, unavailable(engineYARN, err)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +52,7 @@ func newYARNEngine(ctx context.Context, opts options, dir string, note func(stri
 	if err != nil {
 		return nil, err
 	}
-	return &yarnEngine{bin: opts.bin, dir: dir, jars: jars, hooks: ports[0], made: map[string]int{}, jobs: map[string]*hadoop.RunningJob{}}, nil
+	return &yarnEngine{engineBase: base, jars: jars, hooks: ports[0]}, nil
 }
 
 func (y *yarnEngine) about() string { return "Hadoop " + hadoop.Version }
@@ -73,13 +70,11 @@ func (y *yarnEngine) maps(class string) int {
 	return 24
 }
 
-func (y *yarnEngine) jar(name string) string { return filepath.Join(y.bin, name) }
-
 // input is the folder of the text that jobs of a class read.
 func (y *yarnEngine) input(class string) string { return filepath.Join(y.dir+"-in", class) }
 
-// start implements engine.
 func (y *yarnEngine) start(ctx context.Context, l *lab) (err error) {
+	y.lab = l
 	for i, class := range []string{classHigh, classLow} {
 		text := hadoop.Text{Files: y.maps(class), Bytes: yarnText, Spread: 0.2, Topical: 0.5, Seed: l.opts.seed + uint64(i)}
 		if _, err := text.Write(y.input(class)); err != nil {
@@ -89,9 +84,7 @@ func (y *yarnEngine) start(ctx context.Context, l *lab) (err error) {
 	config := hadoop.Config{Dir: y.dir, Jars: y.jars, Queues: []hadoop.Queue{{Name: yarnQueue(classHigh)}, {Name: yarnQueue(classLow)}}}
 	y.inside().Plug(&config)
 	for _, name := range l.nodes {
-		config.Nodes = append(config.Nodes, hadoop.Node{
-			Name: name, VCores: yarnSlots, MemoryMB: yarnSlots * yarnUnit, Wrap: cluster.OnNode(filepath.Join(l.bin, "powerlab"), l.path("nodes"), name),
-		})
+		config.Nodes = append(config.Nodes, hadoop.Node{Name: name, VCores: yarnSlots, MemoryMB: yarnSlots * yarnUnit, Wrap: y.on(name)})
 	}
 	if y.cluster, err = hadoop.Start(ctx, config); err != nil {
 		return err
@@ -103,44 +96,34 @@ func (y *yarnEngine) start(ctx context.Context, l *lab) (err error) {
 	return nil
 }
 
-// scheduler implements engine.
 func (y *yarnEngine) scheduler() string {
 	return fmt.Sprintf("classes:\n  - {name: %s, sprint_after: 0s}\n  - {name: %s}\nyarn:\n  resourcemanager: [%q]\n  hooks: %q\n  container: {memory_mb: %d, vcores: 1}\n"+
 		"  queues:\n    - {name: root.%s, class: %s, guarantee: 100%%, sprint_after: 0s}\n    - {name: root.%s, class: %s, guarantee: %g%%, deadline: %v}\n",
 		classHigh, classLow, y.cluster.RM(), y.hooks, yarnUnit, yarnQueue(classHigh), classHigh, yarnQueue(classLow), classLow, 100*yarnFloor, yarnDeadline)
 }
 
-// submit implements engine.
-func (y *yarnEngine) submit(ctx context.Context, l *lab, class string) error {
-	y.mu.Lock()
-	y.made[class]++
-	n := y.made[class]
-	y.mu.Unlock()
-	job, err := y.cluster.Submit(ctx, y.job(class, l.path("jobs", fmt.Sprintf("%s-%d", class, n))))
-	if err != nil {
-		return err
+func (y *yarnEngine) submit(ctx context.Context, class string) error {
+	job, err := y.cluster.Submit(ctx, y.job(class, y.lab.path("jobs", y.next(class))))
+	if err == nil {
+		y.jobs.Store(job.ID, job)
 	}
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	y.jobs[job.ID] = job
-	return nil
+	return err
 }
 
 // inside are the hooks inside of Hadoop.
 func (y *yarnEngine) inside() hadoop.Hooks {
-	return hadoop.Hooks{Jar: y.jar("headroom-hadoop.jar"), Address: y.hooks, MasterMB: yarnUnit}
+	return hadoop.Hooks{Jar: y.jar(yarnHook), Address: y.hooks, MasterMB: yarnUnit}
 }
 
 // job is a word count, or the most frequent words for class high, as a user submits it with the hook.
 func (y *yarnEngine) job(class, out string) hadoop.Job {
 	job := y.inside().Into(hadoop.Job{Program: "wordcount", Queue: yarnQueue(class), Args: []string{y.input(class), out}})
 	if class == classHigh {
-		job.Jar, job.Program, job.Args = y.jar("headroom-apps.jar"), "topn", append(job.Args, "20")
+		job.Jar, job.Program, job.Args = y.jar(yarnApps), "topn", append(job.Args, "20")
 	}
 	return job
 }
 
-// queues implements engine.
 func (y *yarnEngine) queues(ctx context.Context) ([]queueLook, error) {
 	uses, err := y.cluster.QueueUses(ctx)
 	if err != nil {
@@ -158,24 +141,17 @@ func (y *yarnEngine) queues(ctx context.Context) ([]queueLook, error) {
 	return looks, nil
 }
 
-func (y *yarnEngine) known(id string) *hadoop.RunningJob {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	return y.jobs[id]
-}
-
-// cancel implements engine.
-func (y *yarnEngine) cancel(ctx context.Context, _ *lab, id string) error {
+func (y *yarnEngine) cancel(ctx context.Context, id string) error {
 	return y.cluster.KillApplication(ctx, id)
 }
 
 // dropped implements engine: by the counters of the job's own history.
-func (y *yarnEngine) dropped(ctx context.Context, _ *lab, id string) (tasks int, ok bool, err error) {
-	j := y.known(id)
-	if j == nil {
+func (y *yarnEngine) dropped(ctx context.Context, id string) (tasks int, ok bool, err error) {
+	j, known := y.jobs.Load(id)
+	if !known {
 		return 0, false, nil
 	}
-	r, err := j.Wait(ctx)
+	r, err := j.(*hadoop.RunningJob).Wait(ctx) //nolint:forcetypeassert // submit stores no other
 	if err != nil || r.History == nil {
 		return 0, false, err
 	}
@@ -183,8 +159,7 @@ func (y *yarnEngine) dropped(ctx context.Context, _ *lab, id string) (tasks int,
 	return int(n), true, nil
 }
 
-// try implements engine.
-func (y *yarnEngine) try(*lab) []string {
+func (y *yarnEngine) try() []string {
 	shell := "sh " + y.shell
 	return []string{
 		y.cluster.RM() + "/cluster/scheduler   the queues on Hadoop's own page",
@@ -194,13 +169,9 @@ func (y *yarnEngine) try(*lab) []string {
 	}
 }
 
-// close implements engine.
 func (y *yarnEngine) close() error {
 	if y.cluster == nil {
 		return nil
 	}
 	return y.cluster.Close()
 }
-
-// logs implements engine.
-func (y *yarnEngine) logs() string { return filepath.Join(y.dir, "logs") }

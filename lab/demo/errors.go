@@ -7,6 +7,4 @@ var (
 	errBroken = errors.New("demo: a guarantee was broken")
 	// errNoText means that too little readable text was found to make an input of.
 	errNoText = errors.New("demo: no text found on this machine")
-	// errEnded means that a program of the cluster exited unexpectedly.
-	errEnded = errors.New("demo: a program exited unexpectedly")
 )

@@ -1,11 +1,8 @@
 package demo
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -92,11 +89,7 @@ func (f *fleet) await(p *program) {
 		return
 	}
 	select {
-	case f.ended <- &cli.Error{
-		Code: "ended", Exit: cli.ExitFailed, Err: errors.Join(errEnded, p.Ended()),
-		Message: fmt.Sprintf("%s (process %d) exited unexpectedly, %v: %s", p.Name, p.Pid(), p.State(), lastLine(p.Log)),
-		Hint:    "see its log: " + p.Log,
-	}:
+	case f.ended <- cli.Failed("see its log: "+p.Log, "%w", p.Ended()):
 	default:
 	}
 }
@@ -121,16 +114,6 @@ func (f *fleet) revive(p *program) bool {
 	return true
 }
 
-// lastLine is the end of a log, for diagnosis.
-func lastLine(path string) string {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return "its log cannot be read"
-	}
-	text := strings.TrimSpace(string(data))
-	return text[strings.LastIndexByte(text, '\n')+1:]
-}
-
 // stopAll stops the named programs at once and waits for all of them.
 func (f *fleet) stopAll(which func(name string) bool) {
 	f.mu.Lock()
@@ -143,6 +126,18 @@ func (f *fleet) stopAll(which func(name string) bool) {
 		}
 	}
 	all.Wait()
+}
+
+// find is the newest program of this name, or nil.
+func (f *fleet) find(name string) *program {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range slices.Backward(f.programs) {
+		if p.Name == name {
+			return p
+		}
+	}
+	return nil
 }
 
 // close ends what is left of the programs and of what they have started.

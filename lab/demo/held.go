@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"headroom/lab/cluster"
+	"headroom/lab/emulator"
 	"headroom/lease"
 	"headroom/units"
 )
@@ -43,15 +45,6 @@ type heldFile struct {
 
 // at is when powerd wrote the file.
 func (h heldFile) at() time.Time { return time.UnixMicro(h.AtUs) }
-
-// plantFile is run/plant.json: the physics' own view.
-type plantFile struct {
-	AtUs        int64   `json:"at_us"`
-	Wall1sW     float64 `json:"wall_1s_w"`
-	EnergyJ     float64 `json:"energy_j"`
-	ThrottledBy string  `json:"throttled_by"`
-	Tree        string  `json:"tree"`
-}
 
 // Reading a node again when its files moved meanwhile.
 const (
@@ -153,18 +146,14 @@ func readZone(dir, name string) (zone, error) {
 	enabled, err := line(filepath.Join(dir, "enabled"))
 	z.enabled = enabled == "1"
 	for i := 0; err == nil; i++ {
-		var constraint, text string
-		if constraint, err = line(filepath.Join(dir, fmt.Sprintf("constraint_%d_name", i))); errors.Is(err, os.ErrNotExist) {
-			return z, nil
+		file := filepath.Join(dir, fmt.Sprintf("constraint_%d_", i))
+		constraint, failed := line(file + "name")
+		if errors.Is(failed, os.ErrNotExist) {
+			break
 		}
-		if err == nil {
-			text, err = line(filepath.Join(dir, fmt.Sprintf("constraint_%d_power_limit_uw", i)))
-		}
-		if err == nil {
-			var limit int64
-			limit, err = strconv.ParseInt(text, 10, 64)
-			z.limits[constraint] = units.Power(limit)
-		}
+		text, err2 := line(file + "power_limit_uw")
+		limit, err3 := strconv.ParseInt(text, 10, 64)
+		z.limits[constraint], err = units.Power(limit), errors.Join(failed, err2, err3)
 	}
 	return z, err
 }
@@ -177,23 +166,15 @@ func line(path string) (string, error) {
 }
 
 // plant is what the node draws, by its own physics; an error if the view is old.
-func (n nodeFiles) plant(now time.Time) (p plantFile, err error) {
-	for range readTries {
-		var data []byte
-		if data, err = os.ReadFile(filepath.Join(n.dir, "run", "plant.json")); err == nil {
-			err = json.Unmarshal(data, &p)
-		}
-		if err == nil {
-			break
-		}
-	}
-	if age := now.Sub(time.UnixMicro(p.AtUs)); err == nil && age > plantStale {
+func (n nodeFiles) plant(now time.Time) (emulator.View, error) {
+	v, err := cluster.View(n.dir)
+	if age := now.Sub(time.UnixMicro(v.AtUs)); err == nil && age > plantStale {
 		err = fmt.Errorf("%v old", age)
 	}
 	if err != nil {
-		return p, fmt.Errorf("demo: node %s: plant.json: %w", n.name, err)
+		return v, fmt.Errorf("demo: node %s: plant.json: %w", n.name, err)
 	}
-	return p, nil
+	return v, nil
 }
 
 // powerd is the process id of the node's powerd and when it was started; 0 while none runs.

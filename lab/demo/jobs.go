@@ -156,26 +156,22 @@ const (
 )
 
 // run submits jobs until ctx ends or a job is refused.
-func (f *feeder) run(ctx context.Context) (err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	every(ctx, feedEvery, func() {
+func (f *feeder) run(ctx context.Context) error {
+	return every(ctx, feedEvery, func() error {
 		rush := ""
 		select {
 		case rush = <-f.rush:
 		default:
 		}
-		jobs := f.tracker.jobList()
-		now := time.Now()
+		jobs, now := f.tracker.jobList(), time.Now()
 		f.rate.look(now, int(countJobs(jobs).done))
 		for _, class := range f.want(jobs, now, rush) {
-			if failed := f.submit(ctx, class); failed != nil && ctx.Err() == nil {
-				err = failed
-				cancel()
+			if err := f.submit(ctx, class); err != nil {
+				return err
 			}
 		}
+		return nil
 	})
-	return err
 }
 
 // hurry requests a job of the class now when that is needed. It never waits.

@@ -20,8 +20,8 @@ const (
 // cluster, and prints what to try. The programs are sessions of their own and go
 // on without the demo.
 func (l *lab) keep(w io.Writer) error {
-	for i := range l.members {
-		if m := &l.members[i]; m.program.meant.Load() {
+	for _, m := range l.servers.Members {
+		if l.fleet.find(m.ID).meant.Load() {
 			if err := l.startMember(m); err != nil {
 				return err
 			}
@@ -38,19 +38,23 @@ func (l *lab) keep(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("demo: keep: %w", err)
 	}
-	_, err = fmt.Fprintf(w, `
-%[1]d emulated nodes, %[2]d coordinators and a scheduler are left running. Try:
-  export HEADROOM_ADDR=%[3]s
-  %[4]s/coordinator status --watch
-  %[4]s/coordinator node list
-  %[4]s/coordinator budget set %.0[5]fW --reason "trying it"
-  %[4]s/coordinator brake set --reason "trying it"
-  %[4]s/coordinator brake lift
-  %[4]s/scheduler submit --addr %[6]s %[7]s/jobs/words-1.yaml
-  %[4]s/powerlab node exec n01 --dir %[7]s/nodes -- sha256sum /dev/zero
-stop everything: %[7]s/%[8]s
-`, len(l.nodes), servers, strings.Join(l.addresses(), ","), l.bin, l.cut().Watts(), l.scheduler, l.dir, stopScript)
+	text := l.try("until they are stopped", "coordinator node list", `coordinator brake set --reason "trying it"`, "coordinator brake lift",
+		"scheduler submit --addr "+l.scheduler+" "+l.path("jobs", "words-1.yaml"),
+		"powerlab node exec n01 --dir "+l.servers.NodeDir()+" -- sha256sum /dev/zero")
+	_, err = fmt.Fprintf(w, "%s\nstop everything: %s\n", text, l.path(stopScript))
 	return err
+}
+
+// try are commands to try on the cluster while it runs, with those that are given.
+func (l *lab) try(until string, more ...string) string {
+	text := fmt.Sprintf("\n%d emulated nodes, %d coordinators and a scheduler are running %s. Try:\n  export HEADROOM_ADDR=%s",
+		len(l.nodes), servers, until, strings.Join(l.servers.Addresses(), ","))
+	for _, args := range append([]string{
+		"coordinator status --watch", fmt.Sprintf(`coordinator budget set %.0fW --reason "trying it"`, l.cut().Watts()),
+	}, more...) {
+		text += "\n  " + l.bin + "/" + args
+	}
+	return text
 }
 
 // stopText ends the processes listed beside it, the newest (the nodes) first, as

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"headroom/internal/cli"
 	"headroom/lab/cluster"
 	"headroom/lab/emulator"
 	"headroom/units"
@@ -37,22 +36,16 @@ type lab struct {
 	fleet *fleet
 
 	servers   *cluster.Servers
-	members   []member
+	client    *client
 	scheduler string // RPC address
 	nodes     []string
 	slots     int
 }
 
-// member is one coordinator and its process.
-type member struct {
-	cluster.Member
-
-	program *program
-}
-
 // newLab lays the cluster out; nothing is started yet.
-func newLab(opts options, dir, bin string) (*lab, error) {
-	l := &lab{opts: opts, dir: dir, bin: bin, spec: emulator.DefaultSpec()}
+func newLab(opts options) (*lab, error) {
+	dir := opts.out
+	l := &lab{opts: opts, dir: dir, bin: opts.bin, spec: emulator.DefaultSpec()}
 	for _, sub := range []string{"logs", "jobs", "nodes"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return nil, fmt.Errorf("demo: output folder: %w", err)
@@ -62,10 +55,8 @@ func newLab(opts options, dir, bin string) (*lab, error) {
 	if l.servers, err = cluster.NewServers(dir, servers, 1); err != nil {
 		return nil, err
 	}
-	for _, m := range l.servers.Members {
-		l.members = append(l.members, member{Member: m})
-	}
 	l.scheduler = l.servers.Spare[0]
+	l.client = newClient(l.servers.Addresses(), l.scheduler)
 	for i := range opts.nodes {
 		l.nodes = append(l.nodes, fmt.Sprintf("n%02d", i+1))
 	}
@@ -86,83 +77,50 @@ func (l *lab) nodeCPUs() float64 {
 // takes some of them away and still leaves both classes one.
 func slotsFor(cpus float64) int { return max(4, int(math.Ceil(1.5*cpus))) }
 
-// full is the budget at which every node may run at full speed, as powerd
-// declares its most: whole watts.
-func (l *lab) full() units.Power {
-	return units.FromWatts(math.Ceil(l.spec.Rated().Watts())) * units.Power(l.opts.nodes)
-}
+// full is the budget at which every node may run at full speed.
+func (l *lab) full() units.Power { return cluster.Rated() * units.Power(l.opts.nodes) }
 
 // cut is the budget after the cut.
 func (l *lab) cut() units.Power { return units.FromWatts(math.Round(l.full().Watts() * cutTo)) }
-
-// addresses are the RPC addresses of all coordinators.
-func (l *lab) addresses() []string { return l.servers.Addresses() }
 
 func (l *lab) path(parts ...string) string {
 	return filepath.Join(append([]string{l.dir}, parts...)...)
 }
 
-// plainClasses are the classes of jobs that the workers run.
-const plainClasses = "classes: [" + classHigh + ", " + classLow + "]\n"
-
-// start starts every process of the cluster.
-func (l *lab) start() error {
-	if err := errors.Join(l.startMembers(), l.startScheduler(plainClasses)); err != nil {
-		return err
-	}
-	return l.startNodes()
-}
-
 func (l *lab) startMembers() (err error) {
-	for i := range l.members {
-		err = errors.Join(err, l.startMember(&l.members[i]))
+	for _, m := range l.servers.Members {
+		err = errors.Join(err, l.startMember(m))
 	}
 	return err
 }
 
 // startScheduler starts the scheduler; more is added to its configuration.
 func (l *lab) startScheduler(more string) error {
-	config := fmt.Sprintf("dev: true\nlisten: %q\ndir: %q\ncoordinators: [%q, %q, %q]\nlog_level: info\n%s",
-		l.scheduler, l.path("scheduler"), l.members[0].RPC, l.members[1].RPC, l.members[2].RPC, more)
-	if err := os.WriteFile(l.path("scheduler.yaml"), []byte(config), 0o644); err != nil {
-		return fmt.Errorf("demo: write configuration: %w", err)
+	argv, err := l.servers.Scheduler(l.bin, more)
+	if err == nil {
+		_, err = l.fleet.start("scheduler", argv...)
 	}
-	_, err := l.fleet.start("scheduler", filepath.Join(l.bin, "scheduler"), "run", "--config", l.path("scheduler.yaml"))
 	return err
 }
 
 // startNodes starts the emulated nodes, with a worker each where no other engine runs on them.
-func (l *lab) startNodes() error {
-	worker := []string{"--scheduler", l.scheduler, "--slots", strconv.Itoa(l.slots)}
-	if l.opts.engine != engineLocal {
-		worker = []string{"--no-worker", "--weight", strconv.Itoa(engineWeight)}
+func (l *lab) startNodes() (err error) {
+	more := []string{"--throttle", l.opts.throttle, "--restart-delay", restartDelay.String()}
+	if l.opts.engine == engineLocal {
+		more = append(more, "--scheduler", l.scheduler, "--slots", strconv.Itoa(l.slots))
+	} else {
+		more = append(more, "--no-worker", "--weight", strconv.Itoa(engineWeight))
 	}
 	for _, name := range l.nodes {
-		if _, err := l.fleet.start(name, append([]string{
-			filepath.Join(l.bin, "powerlab"), "node", name, "--dir", l.path("nodes"),
-			"--nodes", strconv.Itoa(l.opts.nodes), "--join", l.members[0].Gossip, "--join", l.members[1].Gossip,
-			"--key-file", l.path("gossip.key"), "--brake-key-file", l.path("brake.pub"),
-			"--domain", rack, "--bin", l.bin, "--throttle", l.opts.throttle, "--restart-delay", restartDelay.String(),
-		}, worker...)...); err != nil {
-			return err
-		}
+		_, failed := l.fleet.start(name, l.servers.Node(l.bin, name, rack, len(l.nodes), more...)...)
+		err = errors.Join(err, failed)
 	}
-	return nil
-}
-
-func (l *lab) startMember(m *member) (err error) {
-	m.program, err = l.fleet.start(m.ID, filepath.Join(l.bin, "coordinator"), "run", "--config", l.path(m.ID+".yaml"))
 	return err
 }
 
-// member is the coordinator with this id, or nil.
-func (l *lab) member(id string) *member {
-	for i := range l.members {
-		if l.members[i].ID == id {
-			return &l.members[i]
-		}
-	}
-	return nil
+func (l *lab) startMember(m cluster.Member) error {
+	_, err := l.fleet.start(m.ID, filepath.Join(l.bin, "coordinator"), "run", "--config", l.servers.Config(m))
+	return err
 }
 
 // stop ends everything: the nodes while their coordinators still answer, then the others.
@@ -170,17 +128,4 @@ func (l *lab) stop() error {
 	l.fleet.stopAll(func(name string) bool { return strings.HasPrefix(name, "n") })
 	l.fleet.stopAll(func(string) bool { return true })
 	return l.fleet.close()
-}
-
-// binaries checks that the programs are there.
-func binaries(bin string) error {
-	for _, name := range []string{"coordinator", "scheduler", "powerd", "powerlab"} {
-		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
-			return &cli.Error{
-				Code: "no-program", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("program %s not found in %s", name, bin),
-				Hint: "build the four programs with make build, or set their folder with --bin",
-			}
-		}
-	}
-	return nil
 }

@@ -164,7 +164,6 @@ func TestTableFitsTheScreen(t *testing.T) {
 	}
 	s.nodes[3] = nil
 	b.samples = []sample{s}
-	b.slowed, b.tree = "cgroup", "plain files"
 	screen := &screen{tracker: b, nodes: nodes, rated: 241 * w, run: time.Minute}
 	lines := screen.table()
 	if len(lines) > 23 {

@@ -128,7 +128,7 @@ func TestFleet(t *testing.T) {
 	}
 	select {
 	case err := <-f.ended:
-		if !errors.Is(err, errEnded) || !strings.Contains(err.Error(), "short") {
+		if !errors.Is(err, cluster.ErrEnded) || !strings.Contains(err.Error(), "short") {
 			t.Errorf("%v", err)
 		}
 	case <-time.After(10 * time.Second):

@@ -11,7 +11,6 @@ import (
 // Periods of looking.
 const (
 	sampleEvery = 250 * time.Millisecond // a row of power.csv
-	tableEvery  = 500 * time.Millisecond // the leader's table of nodes
 	jobsEvery   = 250 * time.Millisecond // the scheduler's list
 )
 
@@ -27,53 +26,45 @@ type sampler struct {
 	energy map[string]float64 // of the last look, joules since boot
 }
 
-// every calls f at a fixed pace until ctx ends. A late call is not made up for.
-func every(ctx context.Context, d time.Duration, f func()) {
+// every calls f at a fixed pace until ctx ends, or f fails while it has not. A late call is not made up for.
+func every(ctx context.Context, d time.Duration, f func() error) error {
 	tick := time.NewTicker(d)
 	defer tick.Stop()
 	for {
-		f()
+		err := f()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-tick.C:
 		}
 	}
 }
 
 // watchJobs keeps the list of jobs fresh.
-func (w *sampler) watchJobs(ctx context.Context) {
-	every(ctx, jobsEvery, func() {
+func (w *sampler) watchJobs(ctx context.Context) error {
+	return every(ctx, jobsEvery, func() error {
 		if jobs, err := w.list(ctx); err == nil {
 			w.tracker.setJobs(jobs)
 		}
-	})
-}
-
-// watchNodes keeps the leader's table fresh.
-func (w *sampler) watchNodes(ctx context.Context) {
-	every(ctx, tableEvery, func() {
-		if nodes, meta, err := w.client.nodes(ctx); err == nil {
-			w.tracker.setNodes(nodes)
-			w.tracker.answered(meta)
-		}
+		return nil
 	})
 }
 
 // sample takes rows until ctx ends or one cannot be written.
-func (w *sampler) sample(ctx context.Context) (err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	every(ctx, sampleEvery, func() {
+func (w *sampler) sample(ctx context.Context) error {
+	return every(ctx, sampleEvery, func() error {
 		s := w.look(ctx)
 		if ctx.Err() != nil {
-			return
+			return nil
 		}
-		if err = w.csv.row(s); err != nil {
-			cancel()
-		}
+		return w.csv.row(s)
 	})
-	return err
 }
 
 // look is one row: first the coordinators, then the nodes, so that what a commit
@@ -83,14 +74,14 @@ func (w *sampler) look(ctx context.Context) sample {
 	if domain, meta, err := w.client.site(ctx); err == nil {
 		w.tracker.commit(meta.GetRevision(), units.Power(domain.GetBudgetUw()))
 		w.tracker.answered(meta)
-		reserved := units.Power(domain.GetReservedUw())
-		s.reserved = &reserved
+		s.reserved = new(units.Power(domain.GetReservedUw()))
 	}
 	held, measured := units.Power(0), units.Power(0)
 	s.held, s.measured = &held, &measured
 	for _, n := range w.nodes {
-		if p := w.heldBy(n); p != nil {
-			held += *p
+		if p, _, err := n.held(); err == nil {
+			w.tracker.locked(func() { w.tracker.holding[n.name] = p })
+			held += p
 		} else {
 			s.held = nil // never a partial sum
 		}
@@ -105,16 +96,6 @@ func (w *sampler) look(ctx context.Context) sample {
 	return s
 }
 
-// heldBy is the cap that the node holds, or nil.
-func (w *sampler) heldBy(n nodeFiles) *units.Power {
-	p, _, err := n.held()
-	if err != nil {
-		return nil
-	}
-	w.tracker.locked(func() { w.tracker.holding[n.name] = p })
-	return &p
-}
-
 // drawnBy is the node's wall power, or nil. Its energy since the last look
 // goes to its jobs.
 func (w *sampler) drawnBy(n nodeFiles) *units.Power {
@@ -126,6 +107,5 @@ func (w *sampler) drawnBy(n nodeFiles) *units.Power {
 		w.tracker.burnt(n.name, v.EnergyJ-last)
 	}
 	w.energy[n.name] = v.EnergyJ
-	p := units.FromWatts(v.Wall1sW)
-	return &p
+	return new(units.FromWatts(v.Wall1sW))
 }

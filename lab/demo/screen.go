@@ -4,11 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
@@ -30,36 +27,34 @@ type screen struct {
 	nodes    []string
 	rated    units.Power
 	run      time.Duration
-	// engine returns lines for the table, and a short form of them, from an engine.
-	// The tracker is locked. nil without one.
-	engine func() (lines []string, short string)
+	// engine is what an engine's queues have, in words; nil without one. The tracker is locked.
+	engine func() string
 
 	told int // events already printed as lines
 }
 
 // show runs until ctx ends.
-func (s *screen) show(ctx context.Context) {
+func (s *screen) show(ctx context.Context) error {
 	if s.terminal {
 		_, _ = io.WriteString(s.out, "\x1b[2J")
 	}
 	next := time.Now()
-	every(ctx, redrawEvery, func() {
-		s.tracker.mu.Lock()
-		defer s.tracker.mu.Unlock()
-		now := time.Now()
-		switch {
-		case s.tracker.zero.IsZero() || len(s.tracker.samples) == 0:
-		case s.terminal:
-			_, _ = io.WriteString(s.out, "\x1b[H"+strings.Join(fit(s.table(), s.out), "\x1b[K\n")+"\x1b[K\n\x1b[J")
-		case !now.Before(next):
-			next = now.Add(lineEvery - redrawEvery/2)
-			_, _ = fmt.Fprintln(s.out, s.line())
-		}
-		s.news()
+	_ = every(ctx, redrawEvery, func() error {
+		s.tracker.locked(func() {
+			switch {
+			case s.tracker.zero.IsZero() || len(s.tracker.samples) == 0:
+			case s.terminal:
+				_, _ = io.WriteString(s.out, "\x1b[H"+strings.Join(s.fit(s.table()), "\x1b[K\n")+"\x1b[K\n\x1b[J")
+			case !time.Now().Before(next):
+				next = time.Now().Add(lineEvery - redrawEvery/2)
+				_, _ = fmt.Fprintln(s.out, s.line())
+			}
+			s.news()
+		})
+		return nil
 	})
-	s.tracker.mu.Lock()
-	defer s.tracker.mu.Unlock()
-	s.news()
+	s.tracker.locked(s.news)
+	return nil
 }
 
 // news prints new events as lines of their own; the table has them anyway. The tracker is locked.
@@ -71,18 +66,14 @@ func (s *screen) news() {
 
 // fit cuts the lines to the size of the terminal: a line that wraps would push
 // the table off its place.
-func fit(lines []string, w any) []string {
-	f, ok := w.(*os.File)
-	if !ok {
+func (s *screen) fit(lines []string) []string {
+	cols, rows := cli.Screen(s.out)
+	if cols == 0 || rows < 2 {
 		return lines
 	}
-	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	if err != nil || size.Col == 0 || size.Row < 2 {
-		return lines
-	}
-	lines = lines[:min(len(lines), int(size.Row)-1)]
+	lines = lines[:min(len(lines), rows-1)]
 	for i, l := range lines {
-		lines[i] = l[:min(len(l), int(size.Col))] // plain ASCII: a byte is a column
+		lines[i] = l[:min(len(l), cols)] // plain ASCII: a byte is a column
 	}
 	return lines
 }
@@ -99,8 +90,7 @@ func (s *screen) line() string {
 		last.at.Seconds(), cli.Watts(last.budget), cli.Opt(last.reserved, cli.Watts), cli.Opt(last.held, cli.Watts),
 		cli.Opt(last.measured, cli.Watts), s.tracker.leading(), c.ended, c.jobs, c.done, c.tasks)
 	if s.engine != nil {
-		_, short := s.engine()
-		text += "  " + short
+		text += "  " + s.engine()
 	}
 	return text
 }
@@ -110,18 +100,16 @@ func (s *screen) table() []string {
 	b := s.tracker
 	last := b.samples[len(b.samples)-1]
 	lines := []string{
-		fmt.Sprintf("Headroom demo  %.1f s of %.0f s   %d nodes slowed by %s, trees of %s",
-			b.sinceZero().Seconds(), s.run.Seconds(), len(s.nodes), b.slowed, b.tree),
+		fmt.Sprintf("Headroom demo  %.1f s of %.0f s   %d nodes", b.sinceZero().Seconds(), s.run.Seconds(), len(s.nodes)),
 		fmt.Sprintf("budget %s | reserved %s | held %s | measured %s", cli.Watts(last.budget),
 			cli.Opt(last.reserved, cli.Watts), cli.Opt(last.held, cli.Watts), cli.Opt(last.measured, cli.Watts)),
-		"", fmt.Sprintf(rowFormat, "NODE", "STATE", "CAP", "HELD", "MEASURED", "0......of rated.....", "TASKS"),
+		"", fmt.Sprintf(rowFormat, "NODE", "HELD", "MEASURED", "0......of rated.....", "TASKS"),
 	}
 	for i, name := range s.nodes[:min(len(s.nodes), nodesShown)] {
 		lines = append(lines, s.nodeLine(name, last.nodes[i]))
 	}
 	if s.engine != nil {
-		more, _ := s.engine()
-		lines = append(append(lines, ""), more...)
+		lines = append(lines, "", s.engine())
 	}
 	c := countJobs(b.jobs)
 	lines = append(lines, "", fmt.Sprintf("leader %s epoch %v   jobs %d of %d done, tasks %d of %d", s.tracker.leading(), b.epoch, c.ended, c.jobs, c.done, c.tasks))
@@ -143,19 +131,13 @@ const nodesShown = 8
 // barWidth is the width of a node's bar; rowFormat is a line of the table of nodes.
 const (
 	barWidth  = 20
-	rowFormat = "%-8s  %-7s  %8s  %8s  %8s  [%s]  %5v"
+	rowFormat = "%-8s  %8s  %8s  [%s]  %5v"
 )
 
 func (s *screen) nodeLine(name string, measured *units.Power) string {
 	b := s.tracker
-	state, capped := leaderUnknown, leaderUnknown
-	if n := b.nodes[name]; n != nil {
-		state, capped = n.GetState(), cli.Opt(n.TargetUw, func(uw int64) string { return cli.Watts(units.Power(uw)) })
-	}
-	held := leaderUnknown
-	if p, ok := b.holding[name]; ok {
-		held = cli.Watts(p)
-	}
+	p, known := b.holding[name]
+	held := cli.Opt(cli.Known(p, known), cli.Watts)
 	fill := 0
 	if measured != nil {
 		fill = min(barWidth, int(barWidth*measured.Watts()/s.rated.Watts()+0.5))
@@ -164,7 +146,7 @@ func (s *screen) nodeLine(name string, measured *units.Power) string {
 	for _, j := range b.jobs {
 		tasks += j.GetProgress().GetRunningOn()[name]
 	}
-	return fmt.Sprintf(rowFormat, name, state, capped, held, cli.Opt(measured, cli.Watts),
+	return fmt.Sprintf(rowFormat, name, held, cli.Opt(measured, cli.Watts),
 		strings.Repeat("#", fill)+strings.Repeat(" ", barWidth-fill), tasks)
 }
 

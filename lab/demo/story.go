@@ -2,7 +2,9 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -44,12 +46,42 @@ const (
 	glance = 20 * time.Millisecond
 )
 
+// act is one thing that the story on a real cluster does: at is its moment as a part of the
+// run. It sets the budget to a part of the full one, or submits a job of a class.
+type act struct {
+	at     float64
+	budget float64
+	class  string
+}
+
+// firstJobs are the classes of the jobs that are there at t = 0.
+func firstJobs() []string { return []string{classLow, classLow} }
+
+// acts are the story: jobs of the low class fill the cluster, the budget steps down twice,
+// jobs of the high class come in between, and the budget is raised again. The first step
+// takes watts of sprints alone, the second one of the nodes, and leaves nothing for sprints.
+func acts() []act {
+	return []act{
+		{at: 0.12, class: classHigh},
+		{at: 0.22, budget: 0.8},
+		{at: 0.30, class: classLow},
+		{at: 0.42, budget: cutTo},
+		{at: 0.50, class: classHigh},
+		{at: 0.64, budget: 1},
+	}
+}
+
+// stepSeen is a time in which the budget did not change.
+type stepSeen struct {
+	from   time.Duration
+	budget units.Power
+}
+
 // story acts: it starts the cluster's load, cuts, kills, raises. What it
 // measures itself is in its result.
 type story struct {
 	lab     *lab
 	tracker *tracker
-	client  *client
 	nodes   []nodeFiles
 	feed    *feeder
 	rand    *rand.Rand
@@ -59,16 +91,17 @@ type story struct {
 	settle   []float64 // seconds from commit to read-back, one a lowered node
 	failover *float64
 	readopt  *float64
-	both     bool // tasks of both classes ran when the budget was raised
+	steps    []stepSeen
+	end      time.Duration // of a story on a real cluster: then the jobs that are left are cancelled
 }
 
 // tell plays the whole story. It returns early only when ctx ends or a step
 // cannot be done; broken guarantees are left to the judge.
 func (s *story) tell(ctx context.Context) error {
-	s.waitUntil(ctx, time.Duration(float64(s.run)*cutAt))
+	s.waitUntil(ctx, s.part(cutAt))
 	for _, act := range []func(context.Context) error{s.cut, s.killLeader, s.killPowerd, s.raise} {
-		if err := ctx.Err(); err != nil {
-			return err
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 		if err := act(ctx); err != nil {
 			return err
@@ -77,12 +110,43 @@ func (s *story) tell(ctx context.Context) error {
 	return s.runOut(ctx)
 }
 
+// tellActs plays the whole story on a real cluster, as tell does.
+func (s *story) tellActs(ctx context.Context, submit func(class string)) error {
+	defer func() { s.end = s.tracker.now() }()
+	full := s.lab.full()
+	s.steps = []stepSeen{{0, full}}
+	for _, a := range acts() {
+		s.waitUntil(ctx, s.part(a.at))
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if a.class != "" {
+			s.tracker.note(s.tracker.now(), eventJob, "class "+a.class)
+			submit(a.class)
+			continue
+		}
+		from, to := s.steps[len(s.steps)-1].budget, units.FromWatts(math.Round(full.Watts()*a.budget))
+		var err error
+		if to < from {
+			err = s.lower(ctx, from, to, eventLowered, "step of the demo")
+		} else {
+			_, err = s.set(ctx, from, to, eventRaised, "step of the demo", "")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return s.runOut(ctx)
+}
+
+// part is a moment of the run.
+func (s *story) part(of float64) time.Duration { return time.Duration(float64(s.run) * of) }
+
 // runOut waits until no job is left, or the run's time is over.
 func (s *story) runOut(ctx context.Context) error {
 	after := s.tracker.now() + lastAct
 	for s.tracker.now() < s.run && ctx.Err() == nil {
-		jobs := s.tracker.jobList()
-		if s.tracker.now() > after && loadOf(jobs, classHigh).jobs+loadOf(jobs, classLow).jobs == 0 {
+		if s.tracker.now() > after && loadOf(s.tracker.jobList(), classHigh, classLow).jobs == 0 {
 			break
 		}
 		pause.For(ctx, againAfter)
@@ -110,29 +174,31 @@ func await(ctx context.Context, most time.Duration, f func() bool) bool {
 	return false
 }
 
-// ready waits until every node has a lease and tasks run.
-func (s *story) ready(ctx context.Context) error {
+// ready waits until every node has a lease and, where that is asked for, tasks run.
+func (s *story) ready(ctx context.Context, most time.Duration, tasks bool) error {
 	why := "no coordinator reachable"
-	ok := await(ctx, startMost, func() bool {
-		nodes, meta, err := s.client.nodes(ctx)
+	if await(ctx, most, func() bool {
+		nodes, meta, err := s.lab.client.nodes(ctx)
 		if err != nil {
 			return false
 		}
 		s.tracker.answered(meta)
-		s.tracker.setNodes(nodes)
-		jobs := s.tracker.jobList()
-		running := loadOf(jobs, classLow).running + loadOf(jobs, classHigh).running
+		running := loadOf(s.tracker.jobList(), classLow, classHigh).running
 		why = fmt.Sprintf("%d of %d nodes have a lease, %d tasks running", leased(nodes), len(s.nodes), running)
-		return leased(nodes) == len(s.nodes) && running > 0
-	})
-	switch {
-	case ok:
+		return leased(nodes) == len(s.nodes) && (running > 0 || !tasks)
+	}) {
 		return nil
-	case ctx.Err() != nil:
-		return ctx.Err()
+	}
+	return s.late(ctx, most, why)
+}
+
+// late is the error of a cluster that is not ready in time.
+func (s *story) late(ctx context.Context, most time.Duration, why string) error {
+	if err := ctx.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return err
 	}
 	return cli.Failed("see the logs in "+s.lab.path("logs")+" and "+s.lab.path("nodes", "n01", "powerd.log"),
-		"cluster not ready after %v: %s", startMost, why)
+		"cluster not ready after %v: %s", most, why)
 }
 
 // leased is how many nodes hold a lease.
@@ -153,16 +219,28 @@ func (s *story) cut(ctx context.Context) error {
 	return s.lower(ctx, s.lab.full(), s.lab.cut(), eventCut, "feeder maintenance (demo)")
 }
 
+// set commits a budget, and returns its revision; more is added to what is noted.
+func (s *story) set(ctx context.Context, from, to units.Power, event, reason, more string) (revision uint64, err error) {
+	if revision, err = s.lab.client.setBudget(ctx, to, reason); err != nil {
+		return 0, err
+	}
+	s.tracker.commit(revision, to)
+	at := s.tracker.now()
+	if to < from {
+		at = s.tracker.lastCut()
+	}
+	s.steps = append(s.steps, stepSeen{at, to})
+	s.tracker.note(at, event, fmt.Sprintf("%v -> %v, revision %d%s", from, to, revision, more))
+	return revision, nil
+}
+
 // lower commits a lower budget and waits until every lowered node has read back its new cap.
 func (s *story) lower(ctx context.Context, from, to units.Power, event, reason string) error {
-	res, err := s.client.setBudget(ctx, to, reason)
+	revision, err := s.set(ctx, from, to, event, reason, "")
 	if err != nil {
 		return err
 	}
-	revision := res.GetMeta().GetRevision()
-	s.tracker.commit(revision, to)
-	s.tracker.note(s.tracker.lastCut(), event, fmt.Sprintf("%v -> %v, revision %d", from, to, revision))
-	confirmations, err := s.client.awaitBudget(ctx, revision, confirmMost)
+	confirmations, err := s.lab.client.awaitBudget(ctx, revision, confirmMost)
 	if err != nil {
 		s.say("read-back of the new caps could not be observed: %v", err)
 		return ctx.Err() // the caps that they hold are judged anyway
@@ -186,39 +264,33 @@ func (s *story) lower(ctx context.Context, from, to units.Power, event, reason s
 // killLeader kills the process of the leader and waits until another one grants.
 func (s *story) killLeader(ctx context.Context) error {
 	s.waitUntil(ctx, s.tracker.lastCut()+killAfter)
-	var m *member
+	var m *program
 	var old lease.Epoch
 	if !await(ctx, failMost, func() bool {
-		_, meta, err := s.client.nodes(ctx)
-		m, old = s.lab.member(meta.GetServer()), wire.Epoch(meta.GetEpoch())
+		_, meta, err := s.lab.client.nodes(ctx)
+		m, old = s.lab.fleet.find(meta.GetServer()), wire.Epoch(meta.GetEpoch())
 		return err == nil && m != nil
 	}) {
 		return orBroken(ctx, "no leader for %v", failMost)
 	}
 	who, killed := "", time.Now()
-	m.program.kill()
-	s.tracker.note(s.tracker.now(), eventKilled, fmt.Sprintf("%s, process %d, kill -9", m.ID, m.program.Pid()))
+	m.kill()
+	s.tracker.note(s.tracker.now(), eventKilled, fmt.Sprintf("%s, process %d, kill -9", m.Name, m.Pid()))
 	ok := await(ctx, failMost, func() bool {
-		nodes, meta, err := s.client.nodes(ctx)
+		nodes, meta, err := s.lab.client.nodes(ctx)
 		if err != nil || wire.Epoch(meta.GetEpoch()).Compare(old) <= 0 {
 			return false
 		}
-		for _, n := range nodes {
-			if n.LeaseMs != nil { // a leader counts only the leases that it granted itself
-				s.tracker.answered(meta)
-				s.tracker.setNodes(nodes)
-				who = fmt.Sprintf("%s, epoch %v", meta.GetServer(), wire.Epoch(meta.GetEpoch()))
-				return true
-			}
-		}
-		return false
+		s.tracker.answered(meta)
+		who = fmt.Sprintf("%s, epoch %v", meta.GetServer(), wire.Epoch(meta.GetEpoch()))
+		// A leader counts only the leases that it granted itself.
+		return slices.ContainsFunc(nodes, func(n *headroomv1.Node) bool { return n.LeaseMs != nil })
 	})
 	if !ok {
 		return orBroken(ctx, "no new leader granted a lease within %v", failMost)
 	}
-	took := time.Since(killed).Seconds()
-	s.failover = &took
-	s.tracker.note(s.tracker.now(), eventLeader, fmt.Sprintf("%s, first grant %.1f s after the kill", who, took))
+	s.failover = new(time.Since(killed).Seconds())
+	s.tracker.note(s.tracker.now(), eventLeader, fmt.Sprintf("%s, first grant %.1f s after the kill", who, *s.failover))
 	return nil
 }
 
@@ -228,7 +300,7 @@ func (s *story) killPowerd(ctx context.Context) error {
 	n := s.nodes[s.rand.IntN(len(s.nodes))]
 	pid, _ := n.powerd()
 	if pid == 0 {
-		return fmt.Errorf("%w: no powerd running on %s", errEnded, n.name)
+		return fmt.Errorf("%w: no powerd running on %s", errBroken, n.name)
 	}
 	killed := time.Now()
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
@@ -237,33 +309,25 @@ func (s *story) killPowerd(ctx context.Context) error {
 	s.tracker.note(s.tracker.now(), eventDown, fmt.Sprintf("on %s, process %d, kill -9; restart after %v", n.name, pid, restartDelay))
 	var started time.Time
 	var h heldFile
-	for _, step := range []struct {
-		what string
-		done func() bool
-	}{
-		{"not restarted", func() (ok bool) {
-			var now int
-			now, started = n.powerd()
-			return now != 0 && now != pid && started.After(killed)
-		}},
-		{"had no verified cap", func() (ok bool) {
-			var err error
-			_, h, err = n.held()
-			return err == nil && len(h.Limits) > 0 && h.at().After(started)
-		}},
-		{"had no lease", func() bool {
-			if s.readopt == nil {
-				took := max(0, h.at().Sub(started).Seconds())
-				s.readopt = &took
-				s.say("powerd of %s enforces %.1f W %.0f ms after its start; waiting for its lease", n.name, h.CapW, 1000*took)
-			}
-			_, now, err := n.held()
-			return err == nil && now.State == "held" && now.at().After(started)
-		}},
-	} {
-		if !await(ctx, failMost, step.done) {
-			return orBroken(ctx, "powerd of %s %s within %v", n.name, step.what, failMost)
-		}
+	since := func() bool { // the new powerd has written what it holds
+		_, now, err := n.held()
+		h = now
+		return err == nil && h.at().After(started)
+	}
+	if !await(ctx, failMost, func() bool {
+		now, at := n.powerd()
+		started = at
+		return now != 0 && now != pid && started.After(killed)
+	}) {
+		return orBroken(ctx, "powerd of %s not restarted within %v", n.name, failMost)
+	}
+	if !await(ctx, failMost, func() bool { return since() && len(h.Limits) > 0 }) {
+		return orBroken(ctx, "powerd of %s had no verified cap within %v", n.name, failMost)
+	}
+	s.readopt = new(max(0, h.at().Sub(started).Seconds()))
+	s.say("powerd of %s enforces %.1f W %.0f ms after its start; waiting for its lease", n.name, h.CapW, 1000**s.readopt)
+	if !await(ctx, failMost, func() bool { return since() && h.State == "held" }) {
+		return orBroken(ctx, "powerd of %s had no lease within %v", n.name, failMost)
 	}
 	s.tracker.note(s.tracker.now(), eventBack, fmt.Sprintf("on %s, verified cap %.0f ms after its start, lease after %.1f s",
 		n.name, 1000**s.readopt, time.Since(started).Seconds()))
@@ -272,9 +336,9 @@ func (s *story) killPowerd(ctx context.Context) error {
 
 // raise gives the first budget back, while tasks of both classes run.
 func (s *story) raise(ctx context.Context) error {
-	at := max(time.Duration(float64(s.run)*raiseAt), s.tracker.now()+breath)
+	at := max(s.part(raiseAt), s.tracker.now()+breath)
 	var high, low load
-	s.both = await(ctx, at+bothMost-s.tracker.now(), func() bool {
+	await(ctx, at+bothMost-s.tracker.now(), func() bool {
 		jobs := s.tracker.jobList()
 		high, low = loadOf(jobs, classHigh), loadOf(jobs, classLow)
 		s.feed.hurry(high.jobs == 0, classHigh)
@@ -284,14 +348,9 @@ func (s *story) raise(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	from, to := s.lab.cut(), s.lab.full()
-	res, err := s.client.setBudget(ctx, to, "maintenance done (demo)")
-	if err != nil {
-		return err
-	}
-	s.tracker.commit(res.GetMeta().GetRevision(), to)
-	s.tracker.note(s.tracker.now(), eventRaised, fmt.Sprintf("%v -> %v, while %d high and %d low tasks run", from, to, high.running, low.running))
-	return nil
+	_, err := s.set(ctx, s.lab.cut(), s.lab.full(), eventRaised, "maintenance done (demo)",
+		fmt.Sprintf(", while %d high and %d low tasks run", high.running, low.running))
+	return err
 }
 
 // orBroken is ctx's error, or else a broken promise.

@@ -16,14 +16,23 @@ import (
 
 // summary is summary.json (docs/demo.md). Times are seconds; an unknown value is null.
 type summary struct {
+	Engine     string          `json:"engine,omitempty"`
 	OverBudget overBudget      `json:"over_budget_s"`
 	Settle     settle          `json:"settle_s"`
-	Failover   *float64        `json:"failover_s"`
-	Readopt    *float64        `json:"readopt_s"`
+	*recovery                  // nil with an engine
 	Breaker    *breakerSummary `json:"breaker"`
 	Nodes      int             `json:"nodes"`
+	Steps      []stepSummary   `json:"steps,omitempty"` // with an engine
 	Jobs       []jobSummary    `json:"jobs"`
 	Events     []eventSummary  `json:"events"`
+
+	settled int // nodes that read back a lower cap
+}
+
+// recovery is how long the cluster took after what was killed.
+type recovery struct {
+	Failover *float64 `json:"failover_s"`
+	Readopt  *float64 `json:"readopt_s"`
 }
 
 type overBudget struct {
@@ -55,6 +64,7 @@ type jobSummary struct {
 	Done     uint32   `json:"done"`
 	RuntimeS *float64 `json:"runtime_s"`
 	EnergyJ  float64  `json:"energy_j"`
+	*engineJob
 }
 
 type eventSummary struct {
@@ -66,36 +76,37 @@ type eventSummary struct {
 func summarise(b *tracker, s *story, nodes int) summary {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	above := judge(b.samples, b.cuts)
 	out := summary{
-		OverBudget: b.over(), Settle: settleOf(s.settle), Failover: rounded(s.failover), Readopt: rounded(s.readopt), Nodes: nodes,
-		Breaker: breakerOf(b.samples), Jobs: []jobSummary{}, Events: b.happened(),
+		OverBudget: overBudget{seconds(above.reserved), seconds(above.held), seconds(above.measured)},
+		Settle:     settleOf(s.settle), recovery: &recovery{rounded(s.failover), rounded(s.readopt)}, Nodes: nodes,
+		Breaker: breakerOf(b.samples), Jobs: []jobSummary{}, Events: []eventSummary{}, settled: len(s.settle),
 	}
 	for _, j := range b.jobs {
-		out.Jobs = append(out.Jobs, b.summaryOf(j))
+		p := j.GetProgress()
+		out.Jobs = append(out.Jobs, jobSummary{
+			Name: j.GetName(), Class: j.GetClass(), State: stateWord(j.GetState()), Tasks: p.GetTasks(), Done: p.GetDone(),
+			RuntimeS: rounded(p.RuntimeS), EnergyJ: *rounded(new(b.energy[j.GetId()])),
+		})
 	}
-	return out
-}
-
-// over is the time that each sum was above the budget. The tracker is locked, here and below.
-func (b *tracker) over() overBudget {
-	v := judge(b.samples, b.cuts)
-	return overBudget{seconds(v.reserved), seconds(v.held), seconds(v.measured)}
-}
-
-func (b *tracker) happened() []eventSummary {
-	out := []eventSummary{}
 	for _, e := range b.events {
-		out = append(out, eventSummary{seconds(e.at), e.what})
+		out.Events = append(out.Events, eventSummary{seconds(e.at), e.what})
 	}
 	return out
 }
 
-func (b *tracker) summaryOf(j *headroomv1.Job) jobSummary {
-	p := j.GetProgress()
-	return jobSummary{
-		Name: j.GetName(), Class: j.GetClass(), State: stateWord(j.GetState()), Tasks: p.GetTasks(), Done: p.GetDone(),
-		RuntimeS: rounded(p.RuntimeS), EnergyJ: *rounded(new(b.energy[j.GetId()])),
+// summary is that of the run.
+func (d *show) summary() summary {
+	out := summarise(d.tracker, d.story, len(d.lab.nodes))
+	if d.engine == nil {
+		return out
 	}
+	out.Engine, out.recovery = d.opts.engine, nil
+	out.Steps = stepsOf(d.story.steps, d.story.end, d.tracker.samples, d.looks.looks)
+	for i, j := range d.tracker.jobs {
+		out.Jobs[i].engineJob = engineJobOf(j, d.answers[j.GetId()])
+	}
+	return out
 }
 
 // String is the breaker's line of the verdict.
@@ -124,40 +135,47 @@ func stateWord(s headroomv1.JobState) string {
 	return strings.ToLower(strings.TrimPrefix(s.String(), "JOB_STATE_"))
 }
 
-// brokenSums are the guarantees about power that a run broke, in words.
-func brokenSums(above overBudget, breaker *breakerSummary) (words []string) {
-	for _, x := range []struct {
-		what  string
-		s     float64
-		limit string
-	}{{"reserved", above.Reserved, ""}, {"held", above.Held, ""}, {"measured", above.Measured, fmt.Sprintf(" by more than %.0f %%", 100*measuredTolerance)}} {
-		if x.s > 0 {
-			words = append(words, fmt.Sprintf("%s was above the budget for %.3f s%s", x.what, x.s, x.limit))
+// broken are the guarantees that the run broke, in words.
+func (out summary) broken() (words []string) {
+	add := func(broken bool, format string, args ...any) {
+		if broken {
+			words = append(words, fmt.Sprintf(format, args...))
 		}
 	}
-	if breaker != nil && breaker.Tripped {
-		words = append(words, "a breaker rated for the budget would have tripped")
+	above := out.OverBudget
+	add(above.Reserved > 0, "reserved was above the budget for %.3f s", above.Reserved)
+	add(above.Held > 0, "held was above the budget for %.3f s", above.Held)
+	add(above.Measured > 0, "measured was above the budget for %.3f s by more than %.0f %%", above.Measured, 100*measuredTolerance)
+	add(out.Breaker != nil && out.Breaker.Tripped, "a breaker rated for the budget would have tripped")
+	events := eventNames()
+	if out.Engine != "" {
+		events = []string{eventLowered, eventRaised}
 	}
+	for _, what := range events {
+		add(!out.saw(what), "event %q did not happen", what)
+	}
+	for _, j := range out.Jobs {
+		name, e := j.Name, j.engineJob
+		if e != nil {
+			name = e.ID
+		}
+		add(j.State != "done" && j.State != "cancelled", "job %s is %s with %d of %d tasks done", name, j.State, j.Done, j.Tasks)
+		if e == nil {
+			continue
+		}
+		if by := e.DroppedByCounters; by != nil {
+			add(*by != e.Dropped, "job %s dropped %d tasks by its own counters, but %d are committed", name, *by, e.Dropped)
+		}
+		least := math.Ceil(e.Floor*float64(j.Tasks) - 1e-9)
+		add(j.State == "done" && float64(j.Tasks)-float64(e.Dropped) < least, "job %s dropped %d of %d tasks; its floor is %.0f of them", name, e.Dropped, j.Tasks, least)
+	}
+	add(len(out.Jobs) == 0, "no jobs ran")
 	return words
 }
 
-// broken are the guarantees that the run broke, in words.
-func (out summary) broken() []string {
-	words := brokenSums(out.OverBudget, out.Breaker)
-	for _, what := range eventNames() {
-		if !slices.ContainsFunc(out.Events, func(e eventSummary) bool { return e.What == what }) {
-			words = append(words, fmt.Sprintf("event %q did not happen", what))
-		}
-	}
-	for _, j := range out.Jobs {
-		if j.State != "done" && j.State != "cancelled" {
-			words = append(words, fmt.Sprintf("job %s is %s with %d of %d tasks done", j.Name, j.State, j.Done, j.Tasks))
-		}
-	}
-	if len(out.Jobs) == 0 {
-		words = append(words, "no jobs ran")
-	}
-	return words
+// saw reports whether an event happened.
+func (out summary) saw(what string) bool {
+	return slices.ContainsFunc(out.Events, func(e eventSummary) bool { return e.What == what })
 }
 
 // eventNames are the events that every run has, in their order.
@@ -178,18 +196,23 @@ func writeJSON(path string, v any) error {
 }
 
 // print is the verdict for people.
-func (out summary) print(w io.Writer, s *story, dir string) {
+func (out summary) print(w io.Writer, dir string) {
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
 	shown := func(v *float64) string {
 		return cli.Opt(v, func(v float64) string { return fmt.Sprintf("%.2f s", v) })
 	}
 	line("")
+	if out.Engine != "" {
+		out.printSteps(line)
+	}
 	line("over budget   reserved %.3f s, held %.3f s, measured %.3f s (tolerance %.0f %%)",
 		out.OverBudget.Reserved, out.OverBudget.Held, out.OverBudget.Measured, 100*measuredTolerance)
-	line("cut           %d nodes read back their lower cap, p50 %s, p99 %s after the commit",
-		len(s.settle), shown(out.Settle.P50), shown(out.Settle.P99))
-	line("failover      %s from the leader's kill to the first lease from the next leader", shown(out.Failover))
-	line("powerd        %s from its start to a verified cap", shown(out.Readopt))
+	line("cut           %d times a node read back its lower cap, p50 %s, p99 %s after the commit",
+		out.settled, shown(out.Settle.P50), shown(out.Settle.P99))
+	if out.recovery != nil {
+		line("failover      %s from the leader's kill to the first lease from the next leader", shown(out.Failover))
+		line("powerd        %s from its start to a verified cap", shown(out.Readopt))
+	}
 	line("breaker       %s", out.Breaker)
 	for _, class := range []string{classHigh, classLow} {
 		c, energy := counts{}, 0.0
@@ -204,8 +227,8 @@ func (out summary) print(w io.Writer, s *story, dir string) {
 		}
 		line("jobs %-8s %d of %d done, %d of %d tasks, %.2f kJ", class, c.ended, c.jobs, c.done, c.tasks, energy/1000)
 	}
-	if !s.both && slices.ContainsFunc(out.Events, func(e eventSummary) bool { return e.What == eventRaised }) {
-		line("note          tasks of only one class were running when the budget was raised")
+	if missing := out.missing(); len(missing) > 0 {
+		line("not seen      %s; on a busy machine use a longer --for", strings.Join(missing, ", "))
 	}
 	line("files         %s/power.csv, power.svg, summary.json; logs in %s/logs and %s/nodes/*", dir, dir, dir)
 }

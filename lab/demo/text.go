@@ -34,10 +34,7 @@ const (
 )
 
 // corpus is the text that the jobs read: files of about partSize.
-type corpus struct {
-	dir   string
-	parts []string
-}
+type corpus struct{ parts []string }
 
 // bytes is the size of the text.
 func (c corpus) bytes() int64 { return int64(len(c.parts)) * partSize }
@@ -84,7 +81,7 @@ func cacheDir() string {
 // openCorpus is the text in dir; it was renamed into place, so it is whole or absent.
 func openCorpus(dir string) (corpus, bool) {
 	parts, err := filepath.Glob(filepath.Join(dir, "part-*.txt"))
-	return corpus{dir: dir, parts: parts}, err == nil && len(parts) > 0
+	return corpus{parts}, err == nil && len(parts) > 0
 }
 
 // makeCorpus writes the text next to dir and renames it into place.
@@ -95,8 +92,8 @@ func makeCorpus(ctx context.Context, dir string, size int64, sources []string) (
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
 	w := &partWriter{dir: temp, most: int(size / partSize)}
-	if err := w.gather(ctx, sources); err != nil {
-		return corpus{}, err
+	if err := w.gather(ctx, sources); !errors.Is(err, errFull) {
+		return corpus{}, fmt.Errorf("demo: make text: %w", err)
 	}
 	if err := os.Rename(temp, dir); err != nil {
 		if c, ok := openCorpus(dir); ok {
@@ -147,16 +144,13 @@ type partWriter struct {
 	buf  bytes.Buffer
 }
 
-// errFull ends a walk when there is enough text.
+// errFull is the end of every gathering that comes to enough text.
 var errFull = errors.New("demo: enough text")
 
 // gather walks the sources in order and takes what is text, until all parts are written; it fills
-// missing parts with copies.
+// missing parts with copies. It ends with an error: errFull where all is well.
 func (w *partWriter) gather(ctx context.Context, sources []string) error {
 	for _, dir := range sources {
-		if dir == "" {
-			continue
-		}
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			switch {
 			case ctx.Err() != nil:
@@ -168,36 +162,31 @@ func (w *partWriter) gather(ctx context.Context, sources []string) error {
 			}
 			return nil
 		})
-		switch {
-		case errors.Is(err, errFull):
-			return nil
-		case err != nil:
-			return fmt.Errorf("demo: gather text: %w", err)
+		if err != nil {
+			return err
 		}
 	}
-	if w.made == 0 && w.buf.Len() < foundLeast {
-		return &cli.Error{
-			Code: "no-text", Exit: cli.ExitFailed, Err: errNoText, Message: "not enough readable text found on this machine",
-			Hint: "the demo reads /usr/share/doc, man pages and the Go release; set GOROOT to a Go release",
-		}
-	}
-	err := error(nil)
 	if w.made == 0 {
-		err = w.flush(w.buf.Len())
-	}
-	for unique := w.made; err == nil; {
-		w.buf.Reset()
-		data, failed := os.ReadFile(w.part(w.made % unique))
-		if failed = errors.Join(failed, ctx.Err()); failed != nil {
-			return fmt.Errorf("demo: make text: %w", failed)
+		if w.buf.Len() < foundLeast {
+			return &cli.Error{
+				Code: "no-text", Exit: cli.ExitFailed, Err: errNoText, Message: "not enough readable text found on this machine",
+				Hint: "the demo reads /usr/share/doc, man pages and the Go release; set GOROOT to a Go release",
+			}
 		}
-		w.buf.Write(data)
-		err = w.flush(w.buf.Len())
+		if err := w.flush(w.buf.Len()); err != nil {
+			return err
+		}
 	}
-	if errors.Is(err, errFull) {
-		return nil
+	for unique := w.made; ; {
+		data, err := os.ReadFile(w.part(w.made % unique))
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return err
+		}
+		w.buf = *bytes.NewBuffer(data)
+		if err := w.flush(len(data)); err != nil {
+			return err
+		}
 	}
-	return err
 }
 
 // add takes text; it returns errFull when the last part is written.
@@ -224,7 +213,7 @@ func (w *partWriter) add(text []byte) error {
 // flush writes the first n bytes as a part.
 func (w *partWriter) flush(n int) error {
 	if err := os.WriteFile(w.part(w.made), w.buf.Next(n), 0o644); err != nil {
-		return fmt.Errorf("demo: make text: %w", err)
+		return err
 	}
 	if w.made++; w.made >= w.most {
 		return errFull

@@ -19,6 +19,12 @@ const (
 	eventDown       = "powerd killed"
 	eventBack       = "powerd back"
 	eventRaised     = "budget raised"
+	eventLowered    = "budget lowered"
+	eventSprint     = "sprint"
+	eventShares     = "shares moved"
+	eventDrops      = "tasks dropped"
+	eventJob        = "job submitted"
+	eventRevived    = "program started again"
 	eventsShown     = 7
 	leaderUnknown   = "-"
 	answerFreshness = time.Second
@@ -45,12 +51,9 @@ type tracker struct {
 	samples []sample
 	cuts    []time.Duration
 	events  []event
-	nodes   map[string]*headroomv1.Node
 	jobs    []*headroomv1.Job
 	energy  map[string]float64 // joules by job id
 	holding map[string]units.Power
-	slowed  string // "cgroup" or "signals"
-	tree    string // "plain files"
 }
 
 func newBoard(budget units.Power) *tracker {
@@ -118,18 +121,9 @@ func (b *tracker) note(at time.Duration, what, detail string) {
 	b.locked(func() { b.events = append(b.events, event{at, what, detail}) })
 }
 
-// setJobs and setNodes store the newest lists.
+// setJobs stores the newest list of jobs, jobList returns it.
 func (b *tracker) setJobs(jobs []*headroomv1.Job) { b.locked(func() { b.jobs = jobs }) }
 
-func (b *tracker) setNodes(nodes []*headroomv1.Node) {
-	byName := make(map[string]*headroomv1.Node, len(nodes))
-	for _, n := range nodes {
-		byName[n.GetName()] = n
-	}
-	b.locked(func() { b.nodes = byName })
-}
-
-// jobList is the newest list of jobs.
 func (b *tracker) jobList() (jobs []*headroomv1.Job) {
 	b.locked(func() { jobs = b.jobs })
 	return jobs
@@ -181,9 +175,8 @@ func (b *tracker) burnt(node string, joules float64) {
 
 // live reports whether a job has not ended.
 func live(j *headroomv1.Job) bool {
-	return !slices.Contains([]headroomv1.JobState{
-		headroomv1.JobState_JOB_STATE_DONE, headroomv1.JobState_JOB_STATE_FAILED, headroomv1.JobState_JOB_STATE_CANCELLED,
-	}, j.GetState())
+	state := j.GetState()
+	return state != headroomv1.JobState_JOB_STATE_DONE && state != headroomv1.JobState_JOB_STATE_FAILED && state != headroomv1.JobState_JOB_STATE_CANCELLED
 }
 
 // load is what one class has to do now.
@@ -191,11 +184,11 @@ type load struct {
 	jobs, left, running int // unfinished jobs, their unfinished and running tasks
 }
 
-// loadOf sums up the unfinished jobs of a class.
-func loadOf(jobs []*headroomv1.Job, class string) load {
+// loadOf sums up the unfinished jobs of some classes.
+func loadOf(jobs []*headroomv1.Job, classes ...string) load {
 	var l load
 	for _, j := range jobs {
-		if j.GetClass() == class && live(j) {
+		if slices.Contains(classes, j.GetClass()) && live(j) {
 			p := j.GetProgress()
 			l.jobs++
 			l.left += int(p.GetTasks() - min(p.GetTasks(), p.GetDone()+p.GetDropped()))
