@@ -83,11 +83,7 @@ func (c *Cluster) Submit(ctx context.Context, job Job) (*RunningJob, error) {
 		set = map[string]string{}
 	}
 	const tags = "mapreduce.job.tags"
-	if own := set[tags]; own != "" {
-		set[tags] = own + "," + tag
-	} else {
-		set[tags] = tag
-	}
+	set[tags] = strings.TrimPrefix(set[tags]+","+tag, ",")
 	if job.Queue != "" {
 		set["mapreduce.job.queuename"] = "root." + job.Queue
 	}
@@ -226,9 +222,6 @@ type Progress struct {
 	// Maps is how many maps there are, MapsDone how many of them have ended well.
 	Maps     int `json:"mapsTotal"`
 	MapsDone int `json:"mapsCompleted"`
-	// Reduces and ReducesDone are the same of the reduces.
-	Reduces     int `json:"reducesTotal"`
-	ReducesDone int `json:"reducesCompleted"`
 }
 
 // Progress queries the job's application master. It fails before the master answers and
