@@ -74,6 +74,8 @@ type Setup struct {
 
 // Engine runs the tasks on a site's nodes.
 type Engine struct {
+	// Files are the jars that it needs.
+	Files []string
 	// Workers: the scheduler's own workers run the tasks.
 	Workers bool
 	// Blind: it does not report copies, or work that copies and failed attempts wasted.

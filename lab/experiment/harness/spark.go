@@ -32,7 +32,7 @@ type App struct {
 // Spark is an unmodified standalone Spark with a Worker on each node. The scheduler starts the drivers.
 func Spark(a App) Engine {
 	return Engine{
-		Blind: true,
+		Files: []string{JarSpark, JarSparkApps}, Blind: true,
 		Prepare: func(_ context.Context, r *experiment.Run, s *Setup) error {
 			for i := range s.Jobs {
 				if err := a.Write(r, &s.Jobs[i]); err != nil {

@@ -46,7 +46,7 @@ type Class struct {
 // YARN is an unmodified Hadoop with a NodeManager on each node. Jobs find the most frequent words of their input.
 func YARN(classes ...Class) Engine {
 	return Engine{
-		Blind: true,
+		Files: []string{JarHadoop, JarHadoopApps}, Blind: true,
 		Prepare: func(_ context.Context, r *experiment.Run, s *Setup) error {
 			return writeInputs(r, s.Jobs, func(dir string, files int, seed uint64) error {
 				_, err := hadoop.Text{Files: files, Bytes: yarnText, Spread: 0.2, Topical: 0.5, Seed: seed}.Write(dir)
