@@ -91,18 +91,6 @@ func (l *Lab) leader(ctx context.Context, call func(ctx context.Context, base st
 	return err
 }
 
-// Nodes are the nodes of the coordinators' log; none while they are unreachable.
-func (l *Lab) Nodes(ctx context.Context) (nodes []*headroomv1.Node) {
-	_ = l.operators(ctx, func(ctx context.Context, c headroomv1connect.ClusterServiceClient) error { // the next look is near
-		answer, err := c.ListNodes(ctx, connect.NewRequest(&headroomv1.ListNodesRequest{}))
-		if err == nil {
-			nodes = answer.Msg.GetNodes()
-		}
-		return err
-	})
-	return nodes
-}
-
 // Jobs are the jobs of the coordinators' log.
 func (l *Lab) Jobs(ctx context.Context) (jobs []*headroomv1.Job, err error) {
 	err = l.leader(ctx, func(ctx context.Context, base string) error {
@@ -168,9 +156,16 @@ func (l *Lab) Cap(ctx context.Context, parts ...float64) error {
 	return nil
 }
 
-// Caps are the caps that nodes hold now, as parts of what each is rated, in the order of their names.
-func (l *Lab) Caps(ctx context.Context) (parts []float64) {
-	nodes := l.Nodes(ctx)
+// caps are the caps that nodes hold now, as parts of what each is rated, in the order of their names; none while they are unknown.
+func (l *Lab) caps(ctx context.Context) (parts []float64) {
+	var nodes []*headroomv1.Node
+	_ = l.operators(ctx, func(ctx context.Context, c headroomv1connect.ClusterServiceClient) error { // the next look is near
+		answer, err := c.ListNodes(ctx, connect.NewRequest(&headroomv1.ListNodesRequest{}))
+		if err == nil {
+			nodes = answer.Msg.GetNodes()
+		}
+		return err
+	})
 	for _, name := range l.Site.Nodes() {
 		i := slices.IndexFunc(nodes, func(n *headroomv1.Node) bool { return n.GetName() == name })
 		if i < 0 || nodes[i].EffectiveUw == nil || nodes[i].GetRatedUw() == 0 {
@@ -183,7 +178,7 @@ func (l *Lab) Caps(ctx context.Context) (parts []float64) {
 
 // Held reports whether each node holds its part; the last one holds for all that follow.
 func (l *Lab) Held(ctx context.Context, parts ...float64) bool {
-	caps := l.Caps(ctx)
+	caps := l.caps(ctx)
 	for i, x := range caps {
 		if math.Abs(x/parts[min(i, len(parts)-1)]-1) >= settled {
 			return false
@@ -215,20 +210,6 @@ func (l *Lab) submit(ctx context.Context, spec string, waits bool) (string, erro
 		return "", fmt.Errorf("experiment: submit: %w", err)
 	}
 	return answer.Msg.GetJob().GetId(), nil
-}
-
-// workers is the number of the scheduler's workers; -1 while it is unreachable.
-func (l *Lab) workers(ctx context.Context) (n int) {
-	answer, err := l.list(ctx)
-	if err != nil {
-		return -1
-	}
-	for _, w := range answer.GetWorkers() {
-		if w.GetConnected() {
-			n++
-		}
-	}
-	return n
 }
 
 // on lets a process run on a node of the site.

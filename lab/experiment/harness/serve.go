@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -154,7 +155,9 @@ func (l *Lab) start(ctx context.Context, s *Setup) (*Running, error) {
 	)
 	if err == nil {
 		err = l.Await(ctx, "nodes, scheduler and workers are not ready", func(ctx context.Context) bool {
-			return l.Held(ctx, s.Steps[0].Caps...) && l.workers(ctx) == workers
+			answer, err := l.list(ctx)
+			connected := slices.DeleteFunc(answer.GetWorkers(), func(w *headroomv1.Worker) bool { return !w.GetConnected() })
+			return err == nil && len(connected) == workers && l.Held(ctx, s.Steps[0].Caps...)
 		})
 	}
 	if err != nil {
