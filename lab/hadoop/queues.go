@@ -8,10 +8,11 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"headroom/internal/durable"
 )
 
 // Queue is one queue: of the fair scheduler with all settings; the capacity scheduler
@@ -120,13 +121,5 @@ func (c *Cluster) SetQueues(ctx context.Context, queues []Queue) error {
 }
 
 func (c *Cluster) writeQueues(queues []Queue) error {
-	path := c.path("conf", "fair-scheduler.xml")
-	err := os.WriteFile(path+".next", []byte(allocations(queues)), 0o644)
-	if err == nil {
-		err = os.Rename(path+".next", path)
-	}
-	if err != nil {
-		return fmt.Errorf("hadoop: allocation file: %w", err)
-	}
-	return nil
+	return durable.Replace(durable.OS{}, c.path("conf", "fair-scheduler.xml"), []byte(allocations(queues)), 0o644)
 }

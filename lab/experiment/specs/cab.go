@@ -390,9 +390,7 @@ func (c *cabRun) errors(f experiment.Figures, ends, mapEnds []time.Time) {
 	// Estimators are the filter, blind and not, and the learned curve, likewise.
 	jobs, last := make([][4]*progress.Tracker, len(ends)), make([]time.Duration, len(ends))
 	for i := range jobs {
-		for k, kind := range []progress.Policy{progress.Paper, progress.Paper, progress.Learned, progress.Learned} {
-			jobs[i][k] = progress.NewTracker(kind)
-		}
+		jobs[i] = [4]*progress.Tracker{progress.NewTracker(progress.Paper), progress.NewTracker(progress.Paper), progress.NewTracker(progress.Learned), progress.NewTracker(progress.Learned)}
 	}
 	for i := range c.looks {
 		l := &c.looks[i]
