@@ -78,10 +78,8 @@ func (c *Cluster) Submit(ctx context.Context, job Job) (*RunningJob, error) {
 	if len(job.LibJars) > 0 {
 		argv = append(argv, "-libjars", strings.Join(job.LibJars, ","))
 	}
-	set := maps.Clone(job.Properties)
-	if set == nil {
-		set = map[string]string{}
-	}
+	set := map[string]string{}
+	maps.Copy(set, job.Properties)
 	const tags = "mapreduce.job.tags"
 	set[tags] = strings.TrimPrefix(set[tags]+","+tag, ",")
 	if job.Queue != "" {
