@@ -255,16 +255,6 @@ func (c *Cluster) state(ctx context.Context) (s masterState, err error) {
 	return s, nil
 }
 
-// Applications are the names of those that run.
-func (c *Cluster) Applications(ctx context.Context) ([]string, error) {
-	s, err := c.state(ctx)
-	var names []string
-	for _, a := range s.Active {
-		names = append(names, a.Name)
-	}
-	return names, err
-}
-
 // Cores returns the cores of each running application by its name.
 func (c *Cluster) Cores(ctx context.Context) (map[string]int, error) {
 	s, err := c.state(ctx)
