@@ -79,14 +79,14 @@ func cab() []*experiment.Spec {
 	}
 	s.Claims = append(s.Claims, gone("Y1", "runtime of the set", "set_s"), gone("Y1/jobs", "runtime of a job, mean", "jobs_s"))
 	for _, j := range cabJobs() {
-		kept := experiment.Claim{ID: "Y2/" + j.name, What: j.name + ": map tasks done over its floor's, the least of all variants", Every: true, Met: experiment.Mean(experiment.AtLeast(1))}
-		kept.Value = func(p experiment.Pair) float64 {
+		kept := claim("Y2/"+j.name, j.name+": map tasks done over its floor's, the least of all variants", "", experiment.AtLeast(1), func(p experiment.Pair) float64 {
 			least := math.Inf(1)
 			for _, f := range p {
 				least = min(least, f["kept_"+j.name])
 			}
 			return least
-		}
+		})
+		kept.Every = true
 		s.Claims = append(s.Claims, kept)
 	}
 	ratio := func(id, what, variant, above, below string, met experiment.Aim) experiment.Claim {
@@ -387,7 +387,9 @@ func (c *cabRun) errors(f experiment.Figures, ends, mapEnds []time.Time) {
 	// Estimators are the filter, blind and not, and the learned curve, likewise.
 	jobs, last := make([][4]*progress.Tracker, len(ends)), make([]time.Duration, len(ends))
 	for i := range jobs {
-		jobs[i] = [4]*progress.Tracker{progress.NewTracker(progress.Paper), progress.NewTracker(progress.Paper), progress.NewTracker(progress.Learned), progress.NewTracker(progress.Learned)}
+		jobs[i] = [4]*progress.Tracker{
+			progress.NewTracker(progress.Paper), progress.NewTracker(progress.Paper), progress.NewTracker(progress.Learned), progress.NewTracker(progress.Learned),
+		}
 	}
 	for i := range c.looks {
 		l := &c.looks[i]

@@ -63,7 +63,9 @@ func serves(s *experiment.Spec, setup func(*experiment.Run) *harness.Setup, figu
 }
 
 // versus is a spec that compares the first of several variants with each other one on a cluster, where all have the same jobs.
-func versus(name, says string, variants []harness.Variant, compared []comparison, setup harness.Setup, jobs func(seed uint64) []harness.Job, figures func(*harness.Seen) experiment.Figures) *experiment.Spec {
+func versus(name, says string, variants []harness.Variant, compared []comparison, setup harness.Setup,
+	jobs func(seed uint64) []harness.Job, figures func(*harness.Seen) experiment.Figures,
+) *experiment.Spec {
 	s := &experiment.Spec{Name: name, Says: says, Files: setup.Engine.Files, Pairs: 5}
 	for _, v := range variants {
 		s.Variants = append(s.Variants, v.Name)

@@ -164,7 +164,9 @@ func promiseEngines() []promiseEngine {
 }
 
 func promises() (all []*experiment.Spec) {
-	compared := []comparison{{"sdr", "deadlines met", -1, 2, true}, {"accuracy", "tasks done at the deadline", -1, 2, true}, {"bound_s", "time to the error bound", 1, 5, false}}
+	compared := []comparison{
+		{"sdr", "deadlines met", -1, 2, true}, {"accuracy", "tasks done at the deadline", -1, 2, true}, {"bound_s", "time to the error bound", 1, 5, false},
+	}
 	for _, e := range promiseEngines() {
 		says := "admission and copies of stragglers, jobs with deadlines and error bounds, engine " + e.name
 		all = append(all, versus("promises-"+e.name, says, e.variants, compared, harness.Setup{
