@@ -27,7 +27,6 @@ var (
 	Orange = color.RGBA{0xe6, 0x9f, 0x00, 0xff}
 	Sky    = color.RGBA{0x56, 0xb4, 0xe9, 0xff}
 	Green  = color.RGBA{0x00, 0x9e, 0x73, 0xff}
-	Yellow = color.RGBA{0xf0, 0xe4, 0x42, 0xff}
 	Blue   = color.RGBA{0x00, 0x72, 0xb2, 0xff}
 	Red    = color.RGBA{0xd5, 0x5e, 0x00, 0xff}
 	Pink   = color.RGBA{0xcc, 0x79, 0xa7, 0xff}
@@ -37,17 +36,9 @@ var (
 	grid   = color.RGBA{0xe4, 0xe4, 0xe4, 0xff}
 )
 
-// Colours are those of bars and groups, in their order.
-func Colours() []color.Color { return []color.Color{Grey, Orange, Sky, Pink, Blue} }
-
 // LineColours are the colours of an unknown number of lines.
 func LineColours() []color.Color {
 	return []color.Color{Blue, Red, Green, Pink, Orange, Sky, Brown, Black}
-}
-
-// Faint is a colour that lets through what lies below; opacity is 0 to 1.
-func Faint(c color.RGBA, opacity float64) color.Color {
-	return color.NRGBA{c.R, c.G, c.B, uint8(opacity*math.MaxUint8 + 0.5)}
 }
 
 // Plot is one diagram.
@@ -138,16 +129,16 @@ func (p *Plot) Line(s Series) error {
 		}
 		p.Add(l)
 	}
-	if s.Name != "" {
-		p.name(s.Name, &plotter.Line{LineStyle: style})
-	}
+	p.name(s.Name, &plotter.Line{LineStyle: style})
 	return nil
 }
 
-// name adds a name to the list beside the plot.
+// name adds a name to the list beside the plot; "" for none.
 func (p *Plot) name(name string, sign plot.Thumbnailer) {
-	p.names.Add(name, sign)
-	p.named = true
+	if name != "" {
+		p.names.Add(name, sign)
+		p.named = true
+	}
 }
 
 // Name adds a name without a sign to the list beside the plot.
@@ -156,24 +147,18 @@ func (p *Plot) Name(words string) { p.name(words, swatch{color.Transparent}) }
 // parts are the stretches between gaps. A lone value is a short line.
 func parts(points []plotter.XY) []plotter.XYs {
 	var out []plotter.XYs
-	var part plotter.XYs
-	end := func() {
-		if len(part) == 1 {
-			part = append(part, part[0])
+	for from := 0; from < len(points); from++ {
+		to := from
+		for to < len(points) && known(points[to].Y) {
+			to++
 		}
-		if len(part) > 0 {
+		if part := slices.Clone(points[from:to]); len(part) == 1 {
+			out = append(out, append(part, part[0]))
+		} else if len(part) > 1 {
 			out = append(out, part)
 		}
-		part = nil
+		from = to
 	}
-	for _, at := range points {
-		if !known(at.Y) {
-			end()
-			continue
-		}
-		part = append(part, at)
-	}
-	end()
 	return out
 }
 
@@ -181,9 +166,7 @@ func known(y float64) bool { return !math.IsNaN(y) && !math.IsInf(y, 0) }
 
 // Area fills what lies between two lines over the same X, where both are known.
 func (p *Plot) Area(name string, low, high []plotter.XY, fill color.Color) error {
-	if name != "" {
-		p.name(name, swatch{fill})
-	}
+	p.name(name, swatch{fill})
 	for from := 0; from < len(low); from++ {
 		to := from
 		for to < len(low) && known(low[to].Y) && known(high[to].Y) {
@@ -214,33 +197,12 @@ func (s swatch) Thumbnail(c *draw.Canvas) {
 
 // Dots adds points, each with a style of its own.
 func (p *Plot) Dots(points []plotter.XY, style func(int) draw.GlyphStyle) error {
-	if len(points) == 0 {
-		return nil
-	}
 	dots, err := plotter.NewScatter(plotter.XYs(points))
 	if err != nil {
 		return err
 	}
 	dots.GlyphStyleFunc = style
 	p.Add(dots)
-	return nil
-}
-
-// barWide is the width of a bar, points.
-const barWide = 9
-
-// Bars adds the i-th of n series of bars, which stand beside each other; name is in the legend, "" for none.
-func (p *Plot) Bars(name string, values []float64, i, n int) error {
-	bars, err := plotter.NewBarChart(plotter.Values(values), vg.Points(barWide))
-	if err != nil {
-		return err
-	}
-	bars.Color, bars.LineStyle.Width = Colours()[i%len(Colours())], 0
-	bars.Offset = vg.Points(barWide * (float64(i) - float64(n-1)/2))
-	p.Add(bars)
-	if name != "" {
-		p.Legend.Add(name, bars)
-	}
 	return nil
 }
 
@@ -306,12 +268,11 @@ func (m marks) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// The size of one of several panels, of a plot alone, and of what stands beside one.
+// The size of a plot alone, of one of several below each other, and of what stands beside one.
 const (
-	panelWide, panelHigh = 4.2 * vg.Inch, 2.7 * vg.Inch
-	plotWide, plotHigh   = 8 * vg.Inch, 4 * vg.Inch
-	stripHigh            = 1.9 * vg.Inch
-	besideWide           = 1.7 * vg.Inch
+	plotWide, plotHigh = 8 * vg.Inch, 4 * vg.Inch
+	stripHigh          = 1.9 * vg.Inch
+	besideWide         = 1.7 * vg.Inch
 )
 
 // Save writes a plot as SVG.
@@ -338,12 +299,7 @@ func SaveStrips(strips []*Plot, w io.Writer) error {
 // saveAs draws plots below each other, with the names of their lines beside them.
 func saveAs(w io.Writer, wide, high vg.Length, plots []*Plot) error {
 	canvas := vgsvg.New(wide, high)
-	render(draw.New(canvas), plots)
-	_, err := canvas.WriteTo(w)
-	return err
-}
-
-func render(c draw.Canvas, plots []*Plot) {
+	c := draw.New(canvas)
 	beside := vg.Length(0)
 	column := make([][]*plot.Plot, len(plots))
 	for i, p := range plots {
@@ -359,23 +315,6 @@ func render(c draw.Canvas, plots []*Plot) {
 		names := draw.Crop(c, c.Max.X-c.Min.X-beside+vg.Points(4), 0, 0, 0)
 		names.Min.Y, names.Max.Y = row[0].Min.Y, row[0].Max.Y-vg.Points(16)
 		plots[i].names.Draw(names)
-	}
-}
-
-// SavePanels writes rows of plots, all equally long, as one SVG.
-func SavePanels(panels [][]*Plot, w io.Writer) error {
-	canvas := vgsvg.New(vg.Length(len(panels[0]))*panelWide, vg.Length(len(panels))*panelHigh)
-	tiles := draw.Tiles{Rows: len(panels), Cols: len(panels[0]), PadX: vg.Points(8), PadY: vg.Points(8), PadTop: vg.Points(4), PadRight: vg.Points(4)}
-	plain := make([][]*plot.Plot, len(panels))
-	for r, line := range panels {
-		for _, p := range line {
-			plain[r] = append(plain[r], p.Plot)
-		}
-	}
-	for r, line := range plot.Align(plain, tiles, draw.New(canvas)) {
-		for c := range line {
-			panels[r][c].Draw(line[c])
-		}
 	}
 	_, err := canvas.WriteTo(w)
 	return err

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,7 +74,7 @@ func (c *campaign) step(ctx context.Context, s *Spec, tried map[attempt]bool) (m
 		c.note("%s: no time for another run, which takes about %v", s.Name, takes.Round(time.Second))
 		return false, nil
 	}
-	tried[attempt{todo.seed, todo.variant}] = true
+	tried[todo.attempt] = true
 	dir, err := os.MkdirTemp("", "headroom-"+s.Name+"-")
 	if err != nil {
 		return false, fmt.Errorf("campaign: folder of the run: %w", err)
@@ -114,14 +115,11 @@ func look() (bench.Noise, string) {
 
 // usual is how long a run takes: as long as the longest so far.
 func usual(records []Record) time.Duration {
-	most := 0.0
+	most := time.Duration(0)
 	for i := range records {
-		most = max(most, records[i].TookS)
+		most = max(most, time.Duration(records[i].TookS*float64(time.Second)))
 	}
-	if most == 0 {
-		return runUsual
-	}
-	return time.Duration(most * float64(time.Second))
+	return cmp.Or(most, runUsual)
 }
 
 // commit is that of the sources in whose folder the results are; empty if it is not known.

@@ -50,10 +50,16 @@ func wholePairs(s *Spec, records []Record) (all []Pair) {
 	return all
 }
 
-// step is a run to make.
-type step struct {
+// attempt identifies a run.
+type attempt struct {
 	seed    uint64
 	variant string
+}
+
+// step is a run to make, after those of its pair.
+type step struct {
+	attempt
+
 	earlier Pair
 }
 
@@ -69,23 +75,16 @@ func next(s *Spec, records []Record, machine string, tried map[attempt]bool) (st
 		}
 		for _, v := range order {
 			if _, made := by[seed][v]; !made && !s.whole(by[seed]) && !tried[attempt{seed, v}] {
-				return step{seed, v, by[seed]}, true
+				return step{attempt{seed, v}, by[seed]}, true
 			}
 		}
 	}
 	return step{}, false
 }
 
-// attempt identifies a run.
-type attempt struct {
-	seed    uint64
-	variant string
-}
-
 // wanted is how many pairs the claims of a spec need.
 func wanted(s *Spec, records []Record) int {
-	most := s.Pairs
-	have := len(wholePairs(s, records))
+	most, have := s.Pairs, len(wholePairs(s, records))
 	for _, j := range Judge(s, records) {
 		most = max(most, have+j.More)
 	}

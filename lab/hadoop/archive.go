@@ -96,16 +96,21 @@ func (j Jars) learn(ctx context.Context, dir string) error {
 }
 
 // dump makes the archive out of the lists. It appears whole or not at all.
-func (j Jars) dump(ctx context.Context, java, dir, archive string) error {
+func (j Jars) dump(ctx context.Context, java, dir, archive string) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("hadoop: archive of classes: %w", err)
+		}
+	}()
 	paths, err := filepath.Glob(filepath.Join(dir, "lists", "*"))
 	if err != nil {
-		return fmt.Errorf("hadoop: archive of classes: %w", err)
+		return err
 	}
 	var classes []string
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return fmt.Errorf("hadoop: archive of classes: %w", err)
+			return err
 		}
 		classes = append(classes, listed(text)...)
 	}
@@ -113,18 +118,15 @@ func (j Jars) dump(ctx context.Context, java, dir, archive string) error {
 	slices.Reverse(classes)
 	list, part := filepath.Join(dir, "list"), archive+fmt.Sprintf(".part-%d", os.Getpid())
 	if err := os.WriteFile(list, []byte(strings.Join(slices.Compact(classes), "\n")+"\n"), 0o644); err != nil {
-		return fmt.Errorf("hadoop: archive of classes: %w", err)
+		return err
 	}
 	defer func() { _ = os.Remove(part) }()
 	cmd := exec.CommandContext(ctx, java, "-Xshare:dump", "-Xmx512m", "-XX:+UseSerialGC",
 		"-XX:SharedClassListFile="+list, "-XX:SharedArchiveFile="+part, "-cp", j.classPath())
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("hadoop: archive of classes: %w: %s", err, out[max(0, len(out)-1000):])
+		return fmt.Errorf("%w: %s", err, out[max(0, len(out)-1000):])
 	}
-	if err := os.Rename(part, archive); err != nil {
-		return fmt.Errorf("hadoop: archive of classes: %w", err)
-	}
-	return nil
+	return os.Rename(part, archive)
 }
 
 // listed are the classes of one JVM's list: those that come from the class path, without

@@ -90,17 +90,15 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.writeSite(); err != nil {
 		return err
 	}
-	for _, dir := range []string{"tmp", "staging"} {
-		if err := os.MkdirAll(c.path(dir), 0o755); err != nil {
-			return fmt.Errorf("hadoop: folder of the cluster: %w", err)
-		}
+	if err := errors.Join(os.MkdirAll(c.path("tmp"), 0o755), os.MkdirAll(c.path("staging"), 0o755)); err != nil {
+		return fmt.Errorf("hadoop: folder of the cluster: %w", err)
 	}
 	if c.config.HDFS {
 		if err := c.startHDFS(ctx); err != nil {
 			return err
 		}
 	}
-	if err := c.startRM(); err != nil {
+	if err := c.StartRM(); err != nil {
 		return err
 	}
 	var names []string
@@ -174,25 +172,12 @@ func (c *Cluster) startDaemon(name string, argv []string) error {
 	return nil
 }
 
-func (c *Cluster) startRM() error {
-	return c.startDaemon(nameRM, c.command(nameRM, heapRM, c.classPath(), mainRM))
-}
-
 func (c *Cluster) startNode(n Node) error {
 	argv := c.command(n.Name, heapNode, c.classPath(c.path(n.Name, "conf")), mainNode)
 	if n.Wrap != nil {
 		argv = n.Wrap(argv)
 	}
 	return c.startDaemon(n.Name, argv)
-}
-
-// node is the node with this name.
-func (c *Cluster) node(name string) (Node, error) {
-	i := slices.IndexFunc(c.config.Nodes, func(n Node) bool { return n.Name == name })
-	if i < 0 {
-		return Node{}, fmt.Errorf("%w: node %q", errNotFound, name)
-	}
-	return c.config.Nodes[i], nil
 }
 
 // running is nil, or names the daemon that has ended without being killed.
@@ -224,8 +209,10 @@ func (c *Cluster) kill(name string) error {
 // KillRM ends the ResourceManager as kill -9 does.
 func (c *Cluster) KillRM() error { return c.kill(nameRM) }
 
-// StartRM starts the ResourceManager again. It takes up the jobs that it had.
-func (c *Cluster) StartRM() error { return c.startRM() }
+// StartRM starts the ResourceManager. It takes up the jobs that it had.
+func (c *Cluster) StartRM() error {
+	return c.startDaemon(nameRM, c.command(nameRM, heapRM, c.classPath(), mainRM))
+}
 
 // ReplaceScheduler ends the ResourceManager as kill -9 does and starts it again with this
 // scheduler class and these further properties. No job may be submitted meanwhile.
@@ -242,20 +229,15 @@ func (c *Cluster) ReplaceScheduler(class string, more map[string]string) error {
 
 // KillNode ends a NodeManager as kill -9 does. Its containers go on, as they do on a real
 // machine; KillContainers ends them.
-func (c *Cluster) KillNode(name string) error {
-	if _, err := c.node(name); err != nil {
-		return err
-	}
-	return c.kill(name)
-}
+func (c *Cluster) KillNode(name string) error { return c.kill(name) }
 
 // StartNode starts a NodeManager again; AwaitNodes waits for it.
 func (c *Cluster) StartNode(name string) error {
-	n, err := c.node(name)
-	if err != nil {
-		return err
+	i := slices.IndexFunc(c.config.Nodes, func(n Node) bool { return n.Name == name })
+	if i < 0 {
+		return fmt.Errorf("%w: node %q", errNotFound, name)
 	}
-	return c.startNode(n)
+	return c.startNode(c.config.Nodes[i])
 }
 
 // KillContainers ends all containers of a node by SIGKILL and returns how many processes
@@ -287,7 +269,7 @@ func (c *Cluster) numbered(name string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.jobs++
-	return strings.Join([]string{name, strconv.Itoa(c.jobs)}, "-")
+	return name + "-" + strconv.Itoa(c.jobs)
 }
 
 // Put copies files of this machine into a folder of the default file system, which is

@@ -1,6 +1,7 @@
 package hadoop
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -10,7 +11,7 @@ import (
 	"time"
 )
 
-// FairScheduler and CapacityScheduler are the scheduler classes that Hadoop has. The fair one can lose the container
+// FairScheduler is the scheduler class of Hadoop that jobs run on by default. It can lose the container
 // of an application's master when a node reports within the application's first request, which a slow machine makes
 // likely: the application then waits forever. LiveFairScheduler, of headroom-hadoop.jar, cannot. LiveCapacityScheduler, of the same
 // jar, admits applications with deadlines.
@@ -18,7 +19,6 @@ const (
 	LiveFairScheduler     = "headroom.hadoop.LiveFairScheduler"
 	LiveCapacityScheduler = "headroom.hadoop.LiveCapacityScheduler"
 	FairScheduler         = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.fair.FairScheduler"
-	CapacityScheduler     = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.CapacityScheduler"
 )
 
 // Config describes the cluster to start.
@@ -105,9 +105,7 @@ func (c *Config) complete() (err error) {
 	if len(c.Queues) == 0 {
 		c.Queues = Queues3()
 	}
-	if c.Scheduler == "" {
-		c.Scheduler = FairScheduler
-	}
+	c.Scheduler = cmp.Or(c.Scheduler, FairScheduler)
 	c.Properties = maps.Clone(c.Properties)
 	return nil
 }

@@ -104,20 +104,19 @@ func TestAllocationFile(t *testing.T) {
 		Queues []struct {
 			Name   string  `xml:"name,attr"`
 			Weight float64 `xml:"weight"`
-			Min    string  `xml:"minResources"`
 			Max    string  `xml:"maxResources"`
 		} `xml:"queue"`
 	}
-	text := allocations([]Queue{{Name: "a&b", Weight: 2, MinMB: 512, MinVCores: 1, MaxVCores: 4}, {Name: "c"}})
+	text := allocations([]Queue{{Name: "a&b", Weight: 2, MaxVCores: 4}, {Name: "c"}})
 	testkit.Check(t, xml.Unmarshal([]byte(text), &file))
 	if len(file.Queues) != 2 {
 		t.Fatalf("queues %+v", file.Queues)
 	}
 	a, c := file.Queues[0], file.Queues[1]
-	if a.Name != "a&b" || a.Weight != 2 || a.Min != "512 mb, 1 vcores" || a.Max != "1073741824 mb, 4 vcores" {
+	if a.Name != "a&b" || a.Weight != 2 || a.Max != "1073741824 mb, 4 vcores" {
 		t.Errorf("first queue %+v", a)
 	}
-	if c.Name != "c" || c.Weight != 1 || c.Min != "" || c.Max != "" {
+	if c.Name != "c" || c.Weight != 1 || c.Max != "" {
 		t.Errorf("second queue %+v", c)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -27,12 +26,6 @@ type Text struct {
 	// Spread is the standard deviation of the logarithm of the files' lengths; 0 makes
 	// them equal.
 	Spread float64
-	// Words is the size of the vocabulary; 0 means 20000.
-	Words int
-	// Skew is Zipf's exponent, above 1; 0 means 1.1.
-	Skew float64
-	// Topics is how many topics the files go through; 0 means 8.
-	Topics int
 	// Topical is the part of the words that are of the topic, 0 to 1.
 	Topical float64
 	// Seed decides everything else: the same seed, the same bytes.
@@ -51,8 +44,6 @@ type Ratings struct {
 	// Spread is the standard deviation of the logarithm of the files' lengths; 0 makes
 	// them equal.
 	Spread float64
-	// Users is how many people rate; 0 means 100000.
-	Users int
 	// Drift is by how many stars the mean rating rises from the first file to the last.
 	Drift float64
 	// Seed decides everything else: the same seed, the same bytes.
@@ -70,30 +61,21 @@ const (
 // Write writes the files part-00000 and up into dir, which is made, and returns how many
 // bytes they have together. Nothing is held in memory.
 func (t Text) Write(dir string) (int64, error) {
-	if t.Words == 0 {
-		t.Words = 20000
-	}
-	if t.Skew == 0 {
-		t.Skew = 1.1
-	}
-	if t.Topics == 0 {
-		t.Topics = 8
-	}
-	if t.Words < 1 || t.Topics < 1 || !(t.Skew > 1) || !(t.Topical >= 0 && t.Topical <= 1) {
-		return 0, fmt.Errorf("%w: text of %d words, %d topics, skew %g, topical %g", errConfig, t.Words, t.Topics, t.Skew, t.Topical)
+	if !(t.Topical >= 0 && t.Topical <= 1) {
+		return 0, fmt.Errorf("%w: text, topical %g", errConfig, t.Topical)
 	}
 	return writeFiles(dir, t.Files, t.Bytes, t.Spread, t.Seed, t.line)
 }
 
-// wordsPerLine is how many words a line has.
-const wordsPerLine = 12
+// A text has words of a vocabulary, so many in a line, by Zipf's exponent skew; its files go through topics.
+const vocabularySize, wordsPerLine, skew, topics = 20000, 12, 1.1, 8
 
 // line returns what appends one line of file i.
 func (t Text) line(i int) func(line []byte) []byte {
 	r := rand.New(rand.NewPCG(t.Seed, uint64(streamText+i)))
-	rank := rand.NewZipf(r, t.Skew, 1, uint64(t.Words-1))
+	rank := rand.NewZipf(r, skew, 1, vocabularySize-1)
 	// at is where the file stands among the topics: between two, it has some of both.
-	at := float64(i) * float64(t.Topics) / float64(t.Files)
+	at := float64(i) * topics / float64(t.Files)
 	return func(line []byte) []byte {
 		for n := range wordsPerLine {
 			if n > 0 {
@@ -101,7 +83,7 @@ func (t Text) line(i int) func(line []byte) []byte {
 			}
 			word := rank.Uint64()
 			if r.Float64() < t.Topical {
-				word = vocabulary.OfTopic(word, int(at+r.Float64()), t.Topics, t.Words)
+				word = vocabulary.OfTopic(word, int(at+r.Float64()), topics, vocabularySize)
 			}
 			line = vocabulary.Append(line, word)
 		}
@@ -112,11 +94,8 @@ func (t Text) line(i int) func(line []byte) []byte {
 // Write writes the files part-00000 and up into dir, which is made, and returns how many
 // bytes they have together. Nothing is held in memory.
 func (s Ratings) Write(dir string) (int64, error) {
-	if s.Users == 0 {
-		s.Users = 100000
-	}
-	if s.Users < 1 || math.IsNaN(s.Drift) {
-		return 0, fmt.Errorf("%w: ratings of %d users, drift %g", errConfig, s.Users, s.Drift)
+	if math.IsNaN(s.Drift) {
+		return 0, fmt.Errorf("%w: ratings, drift %g", errConfig, s.Drift)
 	}
 	return writeFiles(dir, s.Files, s.Bytes, s.Spread, s.Seed, s.line)
 }
@@ -124,6 +103,7 @@ func (s Ratings) Write(dir string) (int64, error) {
 // How films are rated.
 const (
 	filmsPerFile = 1 << 24 // more than a file has: numbers show where a film stands
+	users        = 100_000
 	ratingMean   = 3.2
 	filmSpread   = 0.6 // between films, in stars
 	ratingSpread = 1.0 // of one film's ratings
@@ -148,7 +128,7 @@ func (s Ratings) line(i int) func(line []byte) []byte {
 			if n > 0 {
 				line = append(line, ',')
 			}
-			line = append(strconv.AppendInt(line, int64(1+r.IntN(s.Users)), 10), '_')
+			line = append(strconv.AppendInt(line, int64(1+r.IntN(users)), 10), '_')
 			stars := math.Round(mean + ratingSpread*r.NormFloat64())
 			line = strconv.AppendInt(line, int64(min(5, max(1, stars))), 10)
 		}
@@ -199,35 +179,26 @@ func writeFile(path string, least int64, next func([]byte) []byte) (written int6
 // comparison.
 func CountWords(dir string) (map[string]int64, error) {
 	counts := map[string]int64{}
-	err := eachFile(dir, func(r io.Reader) error {
-		words := bufio.NewScanner(r)
-		words.Split(bufio.ScanWords)
-		for words.Scan() {
-			counts[words.Text()]++
-		}
-		return words.Err()
-	})
-	return counts, err
-}
-
-// eachFile reads the files in dir.
-func eachFile(dir string, read func(io.Reader) error) error {
 	paths, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err == nil && len(paths) == 0 {
 		err = os.ErrNotExist
 	}
 	if err != nil {
-		return fmt.Errorf("hadoop: files in %s: %w", dir, err)
+		return nil, fmt.Errorf("hadoop: files in %s: %w", dir, err)
 	}
 	for _, path := range paths {
 		f, err := os.Open(path)
 		if err != nil {
-			return fmt.Errorf("hadoop: %w", err)
+			return nil, fmt.Errorf("hadoop: %w", err)
 		}
-		err = errors.Join(read(f), f.Close())
-		if err != nil {
-			return fmt.Errorf("hadoop: %s: %w", path, err)
+		words := bufio.NewScanner(f)
+		words.Split(bufio.ScanWords)
+		for words.Scan() {
+			counts[words.Text()]++
+		}
+		if err := errors.Join(words.Err(), f.Close()); err != nil {
+			return nil, fmt.Errorf("hadoop: %s: %w", path, err)
 		}
 	}
-	return nil
+	return counts, nil
 }

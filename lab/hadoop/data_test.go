@@ -182,10 +182,8 @@ func TestBadSetsAreRefused(t *testing.T) {
 	for _, set := range []interface{ Write(string) (int64, error) }{
 		Text{Files: 0, Bytes: 1},
 		Text{Files: 1, Bytes: 0},
-		Text{Files: 1, Bytes: 1, Skew: 1},
 		Text{Files: 1, Bytes: 1, Topical: 1.1},
 		Text{Files: 1, Bytes: 1, Spread: math.NaN()},
-		Text{Files: 1, Bytes: 1, Words: -1},
 		Ratings{Files: 1, Bytes: 1, Drift: math.NaN()},
 	} {
 		if _, err := set.Write(t.TempDir()); !errors.Is(err, errConfig) {

@@ -13,12 +13,17 @@ import (
 
 // history reads the history file of an application. The error is os.ErrNotExist when
 // there is none.
-func (c *Cluster) history(ctx context.Context, application string) (*jhist.History, error) {
+func (c *Cluster) history(ctx context.Context, application string) (h *jhist.History, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("hadoop: history of %s: %w", application, err)
+		}
+	}()
 	file := filepath.Join("history", "new", "*", strings.Replace(application, "application", "job", 1)+"-*.jhist")
 	if c.config.HDFS {
 		copied := filepath.Join("history", "new", application)
 		if err := os.MkdirAll(c.path(copied), 0o755); err != nil {
-			return nil, fmt.Errorf("hadoop: history of %s: %w", application, err)
+			return nil, err
 		}
 		if err := c.Get(ctx, "/"+file, c.path(copied)); err != nil && !strings.Contains(err.Error(), "No such file or directory") {
 			return nil, err
@@ -29,16 +34,12 @@ func (c *Cluster) history(ctx context.Context, application string) (*jhist.Histo
 		err = os.ErrNotExist
 	}
 	if err != nil {
-		return nil, fmt.Errorf("hadoop: history of %s: %w", application, err)
+		return nil, err
 	}
 	f, err := os.Open(slices.Max(found))
 	if err != nil {
-		return nil, fmt.Errorf("hadoop: history of %s: %w", application, err)
+		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	h, err := jhist.Read(f)
-	if err != nil {
-		return nil, fmt.Errorf("hadoop: history of %s: %w", application, err)
-	}
-	return h, nil
+	return jhist.Read(f)
 }

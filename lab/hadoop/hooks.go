@@ -15,18 +15,16 @@ type Hooks struct {
 	MasterMB int
 }
 
-func (h Hooks) url() string { return "http://" + h.Address }
-
 // Plug lets the ResourceManager of a cluster hold queues to their shares.
 func (h Hooks) Plug(c *Config) {
 	c.Plugins, c.Scheduler = []string{h.Jar}, LiveFairScheduler
-	c.Properties = map[string]string{"headroom.url": h.url()}
+	c.Properties = map[string]string{"headroom.url": "http://" + h.Address}
 }
 
 // Into gives a job the hook that drops tasks; its own properties win.
 func (h Hooks) Into(j Job) Job {
 	set := map[string]string{
-		"headroom.url": h.url(), "mapreduce.framework.name": "yarn-headroom", "headroom.early-stop": "speculator",
+		"headroom.url": "http://" + h.Address, "mapreduce.framework.name": "yarn-headroom", "headroom.early-stop": "speculator",
 		"mapreduce.job.reduce.slowstart.completedmaps": "1.0", "yarn.app.mapreduce.am.resource.mb": strconv.Itoa(h.MasterMB),
 	}
 	maps.Copy(set, j.Properties)

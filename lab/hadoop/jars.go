@@ -169,9 +169,6 @@ func writeManifest(dir string) error {
 	return nil
 }
 
-// Version is the release.
-func (j Jars) Version() string { return j.version }
-
 // Examples is the jar with Hadoop's example programs: wordcount, pi, grep and more. It is that of Version: the newest
 // release has none on Maven Central.
 func (j Jars) Examples() string {

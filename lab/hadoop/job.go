@@ -78,16 +78,10 @@ func (c *Cluster) Submit(ctx context.Context, job Job) (*RunningJob, error) {
 	if len(job.LibJars) > 0 {
 		argv = append(argv, "-libjars", strings.Join(job.LibJars, ","))
 	}
-	set := maps.Clone(job.Properties)
-	if set == nil {
-		set = map[string]string{}
-	}
+	set := map[string]string{}
+	maps.Copy(set, job.Properties)
 	const tags = "mapreduce.job.tags"
-	if own := set[tags]; own != "" {
-		set[tags] = own + "," + tag
-	} else {
-		set[tags] = tag
-	}
+	set[tags] = strings.TrimPrefix(set[tags]+","+tag, ",")
 	if job.Queue != "" {
 		set["mapreduce.job.queuename"] = "root." + job.Queue
 	}
@@ -226,9 +220,6 @@ type Progress struct {
 	// Maps is how many maps there are, MapsDone how many of them have ended well.
 	Maps     int `json:"mapsTotal"`
 	MapsDone int `json:"mapsCompleted"`
-	// Reduces and ReducesDone are the same of the reduces.
-	Reduces     int `json:"reducesTotal"`
-	ReducesDone int `json:"reducesCompleted"`
 }
 
 // Progress queries the job's application master. It fails before the master answers and

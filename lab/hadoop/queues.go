@@ -1,16 +1,18 @@
 package hadoop
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"math"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"headroom/internal/durable"
 )
 
 // Queue is one queue: of the fair scheduler with all settings; the capacity scheduler
@@ -20,8 +22,6 @@ type Queue struct {
 	Name string
 	// Weight is its part when queues compete; 0 means 1.
 	Weight float64
-	// MinMB and MinVCores are what it is given first; 0 for nothing.
-	MinMB, MinVCores int
 	// MaxMB and MaxVCores bound it; 0 for no bound. Containers above a bound that is
 	// lowered are not ended, they run out.
 	MaxMB, MaxVCores int
@@ -40,16 +40,9 @@ func allocations(queues []Queue) string {
 	text.WriteString("<?xml version=\"1.0\"?>\n<allocations>\n" +
 		"  <queueMaxAppsDefault>1000</queueMaxAppsDefault>\n  <queueMaxAMShareDefault>-1.0</queueMaxAMShareDefault>\n")
 	for _, q := range queues {
-		weight := q.Weight
-		if weight == 0 {
-			weight = 1
-		}
-		fmt.Fprintf(&text, "  <queue name=\"%s\">\n    <weight>%g</weight>\n", escape(q.Name), weight)
-		if q.MinMB > 0 || q.MinVCores > 0 {
-			fmt.Fprintf(&text, "    <minResources>%d mb, %d vcores</minResources>\n", q.MinMB, q.MinVCores)
-		}
+		fmt.Fprintf(&text, "  <queue name=\"%s\">\n    <weight>%g</weight>\n", escape(q.Name), cmp.Or(q.Weight, 1))
 		if q.MaxMB > 0 || q.MaxVCores > 0 {
-			fmt.Fprintf(&text, "    <maxResources>%d mb, %d vcores</maxResources>\n", bound(q.MaxMB), bound(q.MaxVCores))
+			fmt.Fprintf(&text, "    <maxResources>%d mb, %d vcores</maxResources>\n", cmp.Or(q.MaxMB, unbounded), cmp.Or(q.MaxVCores, unbounded))
 		}
 		text.WriteString("  </queue>\n")
 	}
@@ -105,13 +98,6 @@ func (c *Cluster) Maximum(ctx context.Context, queue string) (string, error) {
 	return "", err
 }
 
-func bound(n int) int {
-	if n <= 0 {
-		return unbounded
-	}
-	return n
-}
-
 func escape(text string) string {
 	var out strings.Builder
 	_ = xml.EscapeText(&out, []byte(text)) // a Builder takes everything
@@ -135,12 +121,5 @@ func (c *Cluster) SetQueues(ctx context.Context, queues []Queue) error {
 }
 
 func (c *Cluster) writeQueues(queues []Queue) error {
-	path := c.path("conf", "fair-scheduler.xml")
-	if err := os.WriteFile(path+".next", []byte(allocations(queues)), 0o644); err != nil {
-		return fmt.Errorf("hadoop: allocation file: %w", err)
-	}
-	if err := os.Rename(path+".next", path); err != nil {
-		return fmt.Errorf("hadoop: allocation file: %w", err)
-	}
-	return nil
+	return durable.Replace(durable.OS{}, c.path("conf", "fair-scheduler.xml"), []byte(allocations(queues)), 0o644)
 }

@@ -127,9 +127,9 @@ func (c *Cluster) Offer(ctx context.Context, vcores, mb int) error {
 		return err == nil && !asked
 	})
 	if err != nil {
-		return errors.Join(err, failed)
+		err = errors.Join(err, failed)
 	}
-	return nil
+	return err
 }
 
 // await looks until done is true. The error starts with not, which names what is missing.

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/internal/cli"
+	"headroom/internal/durable"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
 )
@@ -76,13 +78,8 @@ func (o *options) open() (*window, error) {
 		return nil, cli.Usage("--out: file name is empty")
 	}
 	w := &window{peers: rpc.PlainPeers(), wait: lookWait}
-	for a := range strings.SplitSeq(o.addr, ",") {
-		if a = strings.TrimSpace(a); a != "" {
-			w.addrs = append(w.addrs, a)
-		}
-	}
-	if len(w.addrs) == 0 {
-		w.addrs = []string{"127.0.0.1:7400"}
+	for a := range strings.FieldsFuncSeq(cmp.Or(strings.Trim(o.addr, ", "), "127.0.0.1:7400"), func(r rune) bool { return r == ',' || r == ' ' }) {
+		w.addrs = append(w.addrs, a)
 	}
 	if o.files != (secure.Files{}) {
 		k, err := secure.Open(o.files)
@@ -107,28 +104,23 @@ func (o *options) run(ctx context.Context, w looker, stderr io.Writer) (err erro
 	if err != nil {
 		return rpc.AsCLI(err, "record", o.addr)
 	}
-	var rows *table
+	var rows *os.File
 	if o.csv != "" {
-		if rows, err = createTable(o.csv); err != nil {
-			return err
+		if rows, err = os.Create(o.csv); err != nil {
+			return fmt.Errorf("record: %w", err)
 		}
-		defer func() { err = errors.Join(err, rows.close()) }()
+		defer func() { err = errors.Join(err, rows.Close()) }()
 	}
 	looks, gap := []look(nil), false
-	add := func(l look) error {
+	keep := func(l look) error {
 		looks = append(looks, l)
-		if rows != nil {
-			if err := rows.add(l); err != nil {
-				return err
-			}
-		}
 		picture, err := draw(looks)
 		if err != nil {
 			return fmt.Errorf("record: %w", err)
 		}
-		return replace(o.out, picture)
+		return errors.Join(add(rows, rowsOfLook(l)), durable.Replace(durable.OS{}, o.out, picture, 0o644))
 	}
-	if err := add(first); err != nil {
+	if err := errors.Join(add(rows, [][]string{columns()}), keep(first)); err != nil {
 		return err
 	}
 	tick := time.NewTicker(o.interval)
@@ -151,10 +143,10 @@ func (o *options) run(ctx context.Context, w looker, stderr io.Writer) (err erro
 			return nil
 		}
 		l.at = at
-		if err := add(l); err != nil {
+		if err := keep(l); err != nil {
 			return err
 		}
 	}
-	cli.Notef(stderr, "%d samples in %s\n", len(looks), fmt.Sprint(o.out))
+	cli.Notef(stderr, "%d samples in %s\n", len(looks), o.out)
 	return nil
 }

@@ -1,10 +1,9 @@
 package record
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/csv"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 
@@ -20,87 +19,51 @@ func columns() []string {
 	}
 }
 
-// table is the CSV file.
-type table struct {
-	file *os.File
-	buf  *bufio.Writer
-	rows *csv.Writer
-}
-
-func createTable(path string) (*table, error) {
-	f, err := os.Create(path)
-	if err != nil {
-		return nil, fmt.Errorf("record: %w", err)
+// rowsOfLook are the rows of a look.
+func rowsOfLook(l look) (rows [][]string) {
+	row := func(kind, name string, fields map[string]string) {
+		out := []string{number(new(l.at.Seconds())), kind, name}
+		for _, c := range columns()[3:] {
+			out = append(out, fields[c])
+		}
+		rows = append(rows, out)
 	}
-	t := newTable(f)
-	t.file = f
-	if err := t.header(); err != nil {
-		return nil, err
-	}
-	return t, nil
-}
-
-func newTable(w io.Writer) *table {
-	buf := bufio.NewWriter(w)
-	return &table{buf: buf, rows: csv.NewWriter(buf)}
-}
-
-func (t *table) header() error {
-	_ = t.rows.Write(columns()) // an error is kept, and returned by flush
-	return t.flush()
-}
-
-// add appends one look and writes it out, whole lines only.
-func (t *table) add(l look) error {
-	at := number(new(l.at.Seconds()))
 	for _, d := range l.domains {
-		t.row(at, "domain", d.name, map[string]string{"budget_w": watts(&d.budget), "reserved_w": watts(&d.reserved), "power_w": watts(d.measured)})
+		row("domain", d.name, map[string]string{"budget_w": watts(&d.budget), "reserved_w": watts(&d.reserved), "power_w": watts(d.measured)})
 	}
 	for _, n := range l.nodes {
-		t.row(at, "node", n.name, map[string]string{
-			"cap_w": watts(&n.cap), "held_w": watts(n.held), "power_w": watts(n.power), "containers": strconv.Itoa(n.containers),
-		})
+		row("node", n.name, map[string]string{"cap_w": watts(&n.cap), "held_w": watts(n.held), "power_w": watts(n.power), "containers": count(&n.containers)})
 	}
 	for _, j := range l.jobs {
-		t.row(at, "job", j.id, map[string]string{
-			"containers": count(j.containers), "given": count(j.given), "tasks": strconv.Itoa(j.tasks), "done": strconv.Itoa(j.done), "dropped": strconv.Itoa(j.dropped),
+		row("job", j.id, map[string]string{
+			"containers": count(j.containers), "given": count(j.given), "tasks": count(&j.tasks), "done": count(&j.done), "dropped": count(&j.dropped),
 			"cap_share": number(j.share), "elapsed_s": number(j.elapsed), "finish_s": number(j.finish), "uncapped_s": number(j.uncapped),
 		})
 	}
-	return t.flush()
+	return rows
 }
 
-func (t *table) row(at, kind, name string, fields map[string]string) {
-	out := []string{at, kind, name}
-	for _, c := range columns()[3:] {
-		out = append(out, fields[c])
+// add writes rows to a file, all at once; nil takes none.
+func add(file *os.File, rows [][]string) error {
+	if file == nil {
+		return nil
 	}
-	_ = t.rows.Write(out) // as above
-}
-
-func (t *table) flush() error {
-	t.rows.Flush()
-	if err := t.rows.Error(); err != nil {
-		return fmt.Errorf("record: csv: %w", err)
+	var b bytes.Buffer
+	err := csv.NewWriter(&b).WriteAll(rows)
+	if err == nil {
+		_, err = file.Write(b.Bytes())
 	}
-	if err := t.buf.Flush(); err != nil {
+	if err != nil {
 		return fmt.Errorf("record: csv: %w", err)
 	}
 	return nil
-}
-
-func (t *table) close() error {
-	if t == nil || t.file == nil {
-		return nil
-	}
-	return t.file.Close()
 }
 
 func watts(p *units.Power) string {
 	if p == nil {
 		return ""
 	}
-	return strconv.FormatFloat(p.Watts(), 'f', 3, 64)
+	return number(new(p.Watts()))
 }
 
 func number(x *float64) string {

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -75,16 +76,10 @@ func (w *window) look(ctx context.Context) (look, error) {
 
 func (w *window) ask(ctx context.Context, addr string, out *look) error {
 	cluster := headroomv1connect.NewClusterServiceClient(w.peers.HTTP(), w.peers.URL(addr), w.peers.Options()...)
-	domains, err := cluster.ListDomains(ctx, connect.NewRequest(&headroomv1.ListDomainsRequest{}))
-	if err != nil {
-		return err
-	}
-	nodes, err := cluster.ListNodes(ctx, connect.NewRequest(&headroomv1.ListNodesRequest{}))
-	if err != nil {
-		return err
-	}
-	jobs, err := w.jobs(ctx, addr)
-	if err != nil {
+	domains, err1 := cluster.ListDomains(ctx, connect.NewRequest(&headroomv1.ListDomainsRequest{}))
+	nodes, err2 := cluster.ListNodes(ctx, connect.NewRequest(&headroomv1.ListNodesRequest{}))
+	jobs, err3 := w.jobs(ctx, addr)
+	if err := cmp.Or(err1, err2, err3); err != nil {
 		return err
 	}
 	for _, d := range domains.Msg.GetDomains() {
@@ -130,19 +125,11 @@ func (w *window) jobs(ctx context.Context, addr string) ([]*headroomv1.Job, erro
 func jobOf(j *headroomv1.Job) jobLook {
 	p, o := j.GetProgress(), j.GetOutlook()
 	out := jobLook{id: j.GetId(), state: "running", tasks: int(p.GetTasks()), done: int(p.GetDone()), dropped: int(p.GetDropped()), uncapped: j.UncappedS}
-	if p.GetContainers() > 0 {
-		out.containers = new(int(p.GetContainers()))
-	} else if p != nil {
-		out.containers = new(int(p.GetRunning()))
-	}
 	if p != nil {
-		out.elapsed = p.RuntimeS
+		out.containers, out.elapsed = new(int(cmp.Or(p.GetContainers(), p.GetRunning()))), p.RuntimeS
 	}
 	if o != nil {
-		out.finish, out.share = o.FinishS, o.CapShare
-		if out.uncapped == nil {
-			out.uncapped = o.UncappedS
-		}
+		out.finish, out.share, out.uncapped = o.FinishS, o.CapShare, cmp.Or(j.UncappedS, o.UncappedS)
 		if o.Containers != nil {
 			out.given = new(int(o.GetContainers()))
 		}

@@ -2,11 +2,8 @@ package record
 
 import (
 	"bytes"
-	"fmt"
 	"image/color"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"gonum.org/v1/plot/plotter"
@@ -41,7 +38,7 @@ type panel struct {
 func draw(looks []look) ([]byte, error) {
 	looks = thinned(looks)
 	var strips []*chart.Plot
-	for _, p := range []panel{powerPanel(looks), containerPanel(looks), progressPanel(looks), endPanel(looks)} {
+	for _, p := range append([]panel{powerPanel(looks)}, jobPanels(looks)...) {
 		strip, err := p.draw(looks)
 		if err != nil {
 			return nil, err
@@ -105,58 +102,54 @@ func powerPanel(looks []look) panel {
 			return nil
 		})
 	}
-	caps := each(looks, func(l look) *float64 {
-		sum := 0.0
-		for _, n := range l.nodes {
-			sum += n.cap.Watts()
-		}
-		return known(sum, len(l.nodes) > 0)
-	})
-	nodes := each(looks, func(l look) *float64 {
-		sum, all := 0.0, len(l.nodes) > 0
-		for _, n := range l.nodes {
-			if all = all && n.power != nil; all {
-				sum += n.power.Watts()
+	sum := func(f func(nodeLook) *units.Power) []float64 {
+		return each(looks, func(l look) *float64 {
+			sum := 0.0
+			for _, n := range l.nodes {
+				p := f(n)
+				if p == nil {
+					return nil
+				}
+				sum += p.Watts()
 			}
-		}
-		return known(sum, all)
-	})
+			if len(l.nodes) == 0 {
+				return nil
+			}
+			return &sum
+		})
+	}
 	return panel{title: "power of the cluster", unit: "power (W)", steps: true, lines: []line{
 		{"budget", chart.Black, nil, of(func(d domainLook) *units.Power { return &d.budget })},
 		{"reserved", chart.Orange, nil, of(func(d domainLook) *units.Power { return &d.reserved })},
-		{"caps", chart.Green, []float64{2, 4}, caps},
-		{"nodes draw", chart.Blue, nil, nodes},
+		{"caps", chart.Green, []float64{2, 4}, sum(func(n nodeLook) *units.Power { return &n.cap })},
+		{"nodes draw", chart.Blue, nil, sum(func(n nodeLook) *units.Power { return n.power })},
 	}}
 }
 
-func containerPanel(looks []look) panel {
-	return panel{title: "containers that each job holds", unit: "containers", steps: true, lines: ofJobs(looks, func(j jobLook) *float64 {
+// jobPanels are the containers, the progress and the ends of each job, beside when it would end without a cap.
+func jobPanels(looks []look) []panel {
+	containers := ofJobs(looks, func(j jobLook) *float64 {
 		if j.containers == nil {
 			return nil
 		}
 		return new(float64(*j.containers))
-	})}
-}
-
-func progressPanel(looks []look) panel {
-	lines := ofJobs(looks, func(j jobLook) *float64 {
+	})
+	progress := ofJobs(looks, func(j jobLook) *float64 {
 		if x := j.progress(); x != nil {
 			return new(100 * *x)
 		}
 		return nil
 	})
-	return panel{title: "map tasks done or dropped", unit: "progress (%)", lines: lines, atMost: 100}
-}
-
-// endPanel is when each job will end, beside when it would without a cap.
-func endPanel(looks []look) panel {
-	lines := ofJobs(looks, func(j jobLook) *float64 { return j.finish })
-	without := ofJobs(looks, func(j jobLook) *float64 { return j.uncapped })
-	for _, l := range without {
+	ends := ofJobs(looks, func(j jobLook) *float64 { return j.finish })
+	for _, l := range ofJobs(looks, func(j jobLook) *float64 { return j.uncapped }) {
 		l.name, l.dashes = "", []float64{3, 4}
-		lines = append(lines, l)
+		ends = append(ends, l)
 	}
-	return panel{title: "predicted end after its start; dashed: without a cap", unit: "predicted end (s)", lines: lines}
+	return []panel{
+		{title: "containers that each job holds", unit: "containers", steps: true, lines: containers},
+		{title: "map tasks done or dropped", unit: "progress (%)", lines: progress, atMost: 100},
+		{title: "predicted end after its start; dashed: without a cap", unit: "predicted end (s)", lines: ends},
+	}
 }
 
 // ofJobs is a line for each job, in the order in which they were first seen.
@@ -196,13 +189,6 @@ func each(looks []look, f func(look) *float64) []float64 {
 	return out
 }
 
-func known(x float64, is bool) *float64 {
-	if !is {
-		return nil
-	}
-	return &x
-}
-
 // short is a name as long as the margin holds: the end of a job's id identifies more than its beginning.
 func short(name string) string {
 	const most = 16
@@ -210,23 +196,4 @@ func short(name string) string {
 		return "…" + string(r[len(r)-most+1:])
 	}
 	return name
-}
-
-// replace puts a file in another's place, whole at every moment.
-func replace(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return fmt.Errorf("record: %w", err)
-	}
-	_, err = f.Write(data)
-	for _, step := range []func() error{f.Close, func() error { return os.Chmod(f.Name(), 0o644) }, func() error { return os.Rename(f.Name(), path) }} {
-		if err == nil {
-			err = step()
-		}
-	}
-	if err != nil {
-		_, _ = f.Close(), os.Remove(f.Name())
-		return fmt.Errorf("record: %w", err)
-	}
-	return nil
 }

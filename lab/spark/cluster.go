@@ -243,28 +243,16 @@ type masterState struct {
 
 func (c *Cluster) state(ctx context.Context) (s masterState, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.web+"/json/", nil)
-	if err != nil {
-		return s, fmt.Errorf("spark: ask the master: %w", err)
+	if err == nil {
+		var resp *http.Response
+		if resp, err = c.client.Do(req); err == nil {
+			err = errors.Join(json.NewDecoder(resp.Body).Decode(&s), resp.Body.Close())
+		}
 	}
-	resp, err := c.client.Do(req)
 	if err != nil {
-		return s, fmt.Errorf("spark: ask the master: %w", err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
 		return s, fmt.Errorf("spark: ask the master: %w", err)
 	}
 	return s, nil
-}
-
-// Applications are the names of those that run.
-func (c *Cluster) Applications(ctx context.Context) ([]string, error) {
-	s, err := c.state(ctx)
-	var names []string
-	for _, a := range s.Active {
-		names = append(names, a.Name)
-	}
-	return names, err
 }
 
 // Cores returns the cores of each running application by its name.

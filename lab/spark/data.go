@@ -2,13 +2,15 @@ package spark
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,12 +28,6 @@ import (
 type Posts struct {
 	// Bytes is about how long the file is.
 	Bytes int64
-	// Words is the size of the vocabulary; 0 means 20000.
-	Words int
-	// Skew is Zipf's exponent, above 1; 0 means 1.1.
-	Skew float64
-	// Topics is the number of topics in the file; 0 means 12.
-	Topics int
 	// Topical is the part of the words that are of the topic, 0 to 1.
 	Topical float64
 	// Seed decides everything else: the same seed, the same bytes.
@@ -42,35 +38,24 @@ type Posts struct {
 // each at most once. Few vertices have most of the edges: the degrees follow a power law.
 type Graph struct {
 	Vertices, Edges int
-	// Skew is how unequal the degrees are, 0 (all alike) to below 1; 0 means 0.6.
-	Skew float64
-	Seed uint64
+	Seed            uint64
 }
 
 // Write writes the file, whose folder is made, and returns how long it is.
 func (p Posts) Write(path string) (int64, error) {
-	if p.Words == 0 {
-		p.Words = 20000
-	}
-	if p.Skew == 0 {
-		p.Skew = 1.1
-	}
-	if p.Topics == 0 {
-		p.Topics = 12
-	}
-	if p.Bytes < 1 || p.Words < 1 || p.Topics < 1 || !(p.Skew > 1) || !(p.Topical >= 0 && p.Topical <= 1) {
-		return 0, fmt.Errorf("%w: posts of %d bytes, %d words, %d topics, skew %g, topical %g", errConfig, p.Bytes, p.Words, p.Topics, p.Skew, p.Topical)
+	if p.Bytes < 1 || !(p.Topical >= 0 && p.Topical <= 1) {
+		return 0, fmt.Errorf("%w: posts of %d bytes, topical %g", errConfig, p.Bytes, p.Topical)
 	}
 	return writeLines(path, p.line)
 }
 
-// Bounds of a post's length, in words.
-const wordsLeast, wordsMost = 20, 180
+// A post's length in words, its vocabulary, by Zipf's exponent skew, and the number of topics in a file.
+const wordsLeast, wordsMost, vocabularySize, skew, topics = 20, 180, 20000, 1.1, 12
 
 // line returns what appends the row that begins at an offset; false past the file's end.
 func (p Posts) line() func(line []byte, at int64) ([]byte, bool) {
 	r := rand.New(rand.NewPCG(p.Seed, 1))
-	rank := rand.NewZipf(r, p.Skew, 1, uint64(p.Words-1))
+	rank := rand.NewZipf(r, skew, 1, vocabularySize-1)
 	id := 0
 	return func(line []byte, at int64) ([]byte, bool) {
 		if at >= p.Bytes {
@@ -78,14 +63,14 @@ func (p Posts) line() func(line []byte, at int64) ([]byte, bool) {
 		}
 		id++
 		line = fmt.Appendf(line, `  <row Id="%d" PostTypeId="%d" Score="%d" Body="&lt;p&gt;`, id, 1+id%2, r.IntN(40))
-		topic := float64(at) / float64(p.Bytes) * float64(p.Topics)
+		topic := float64(at) / float64(p.Bytes) * topics
 		for n := range wordsLeast + r.IntN(wordsMost-wordsLeast) {
 			if n > 0 {
 				line = append(line, ' ')
 			}
 			word := rank.Uint64()
 			if r.Float64() < p.Topical {
-				word = vocabulary.OfTopic(word, int(topic+r.Float64()), p.Topics, p.Words)
+				word = vocabulary.OfTopic(word, int(topic+r.Float64()), topics, vocabularySize)
 			}
 			line = vocabulary.Append(line, word)
 		}
@@ -95,11 +80,8 @@ func (p Posts) line() func(line []byte, at int64) ([]byte, bool) {
 
 // Write writes the file, whose folder is made, and returns how long it is.
 func (g Graph) Write(path string) (int64, error) {
-	if g.Skew == 0 {
-		g.Skew = 0.6
-	}
-	if g.Vertices < 3 || g.Edges < 1 || g.Edges > g.Vertices*(g.Vertices-1)/4 || !(g.Skew >= 0 && g.Skew < 1) {
-		return 0, fmt.Errorf("%w: a graph of %d vertices and %d edges, skew %g", errConfig, g.Vertices, g.Edges, g.Skew)
+	if g.Vertices < 3 || g.Edges < 1 || g.Edges > g.Vertices*(g.Vertices-1)/4 {
+		return 0, fmt.Errorf("%w: a graph of %d vertices and %d edges", errConfig, g.Vertices, g.Edges)
 	}
 	edges := g.edges()
 	return writeLines(path, func() func([]byte, int64) ([]byte, bool) {
@@ -114,11 +96,12 @@ func (g Graph) Write(path string) (int64, error) {
 	})
 }
 
-// edges draws both ends of each by the vertices' weights (v+1)^-skew, as Chung and Lu do.
+// edges draws both ends of each by the vertices' weights (v+1)^-unequal, as Chung and Lu do.
 func (g Graph) edges() [][2]int {
 	r := rand.New(rand.NewPCG(g.Seed, 2))
+	const unequal = 0.6  // 0: all degrees alike
 	draw := func() int { // the inverse of the weights' sum, as an integral
-		return min(g.Vertices-1, int(float64(g.Vertices)*math.Pow(r.Float64(), 1/(1-g.Skew))))
+		return min(g.Vertices-1, int(float64(g.Vertices)*math.Pow(r.Float64(), 1/(1-unequal))))
 	}
 	seen := make(map[[2]int]bool, g.Edges)
 	var edges [][2]int
@@ -167,7 +150,7 @@ func eachLine(path string, read func(string) error) error {
 		return fmt.Errorf("spark: data: %w", err)
 	}
 	defer func() { _ = f.Close() }() // only read
-	lines := bufio.NewScanner(io.Reader(f))
+	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, lineMost)
 	for lines.Scan() {
 		if err := read(lines.Text()); err != nil {
@@ -187,7 +170,7 @@ func CountWords(path string) (map[string]float64, error) {
 			return nil
 		}
 		body, _, _ = strings.Cut(body, `"`)
-		for word := range strings.FieldsFuncSeq(withoutTags(plain.Replace(body)), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		for word := range strings.FieldsFuncSeq(tag.ReplaceAllString(plain.Replace(body), " "), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
 			counts[word]++
 		}
 		return nil
@@ -195,19 +178,8 @@ func CountWords(path string) (map[string]float64, error) {
 	return counts, err
 }
 
-// withoutTags has a blank for each tag.
-func withoutTags(html string) string {
-	var b strings.Builder
-	for {
-		text, rest, tag := strings.Cut(html, "<")
-		b.WriteString(text)
-		if !tag {
-			return b.String()
-		}
-		b.WriteByte(' ')
-		_, html, _ = strings.Cut(rest, ">")
-	}
-}
+// tag is one of HTML, cut short at the end or not.
+var tag = regexp.MustCompile(`<[^>]*>?`)
 
 // CountTriangles counts the triangles of a file of edges.
 func CountTriangles(path string) (float64, error) {
@@ -228,40 +200,20 @@ func CountTriangles(path string) (float64, error) {
 	triangles := 0
 	for _, list := range above {
 		for _, v := range list {
-			triangles += common(list, above[v])
+			for _, w := range above[v] {
+				if _, found := slices.BinarySearch(list, w); found {
+					triangles++
+				}
+			}
 		}
 	}
 	return float64(triangles), nil
 }
 
-// common is how many numbers two sorted lists share.
-func common(a, b []int) (n int) {
-	for len(a) > 0 && len(b) > 0 {
-		switch {
-		case a[0] < b[0]:
-			a = a[1:]
-		case a[0] > b[0]:
-			b = b[1:]
-		default:
-			n, a, b = n+1, a[1:], b[1:]
-		}
-	}
-	return n
-}
-
 // MeanError is the mean relative error of what was found of the most frequent words, top
 // of them: one that was not found at all is wrong by 1.
 func MeanError(exact, found map[string]float64, top int) float64 {
-	words := make([]string, 0, len(exact))
-	for w := range exact {
-		words = append(words, w)
-	}
-	slices.SortFunc(words, func(a, b string) int {
-		if exact[a] != exact[b] {
-			return int(math.Copysign(1, exact[b]-exact[a]))
-		}
-		return strings.Compare(a, b)
-	})
+	words := slices.SortedFunc(maps.Keys(exact), func(a, b string) int { return cmp.Or(cmp.Compare(exact[b], exact[a]), cmp.Compare(a, b)) })
 	words = words[:min(top, len(words))]
 	sum := 0.0
 	for _, w := range words {

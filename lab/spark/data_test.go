@@ -79,7 +79,7 @@ func TestGraph(t *testing.T) {
 	var near [400][400]bool
 	degrees := make([]int, 400)
 	edges := 0
-	for _, e := range (Graph{Vertices: 400, Edges: 3000, Skew: 0.6, Seed: 5}).edges() {
+	for _, e := range (Graph{Vertices: 400, Edges: 3000, Seed: 5}).edges() {
 		if e[0] >= e[1] || near[e[0]][e[1]] {
 			t.Fatalf("edge %v", e)
 		}
@@ -111,12 +111,12 @@ func TestGraph(t *testing.T) {
 func TestBadDataIsRefused(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "x")
-	for _, p := range []Posts{{}, {Bytes: 1, Topical: 2}, {Bytes: 1, Skew: 0.5}, {Bytes: 1, Topical: math.NaN()}} {
+	for _, p := range []Posts{{}, {Bytes: 1, Topical: 2}, {Bytes: 1, Topical: math.NaN()}} {
 		if _, err := p.Write(path); !errors.Is(err, errConfig) {
 			t.Errorf("%+v: %v", p, err)
 		}
 	}
-	for _, g := range []Graph{{}, {Vertices: 10, Edges: 100}, {Vertices: 100, Edges: 10, Skew: 1}} {
+	for _, g := range []Graph{{}, {Vertices: 10, Edges: 100}} {
 		if _, err := g.Write(path); !errors.Is(err, errConfig) {
 			t.Errorf("%+v: %v", g, err)
 		}

@@ -103,10 +103,6 @@ type Result struct {
 
 // EventLog is Spark's event log of an application.
 type EventLog struct {
-	// Path is its file.
-	Path string
-	// Application is its id.
-	Application string
 	// Stages, in the order in which they ended; one that was begun again is there again.
 	Stages []StageRecord
 	// InputBytes is the number of bytes that successful tasks read from files.
@@ -228,7 +224,6 @@ func (c *Cluster) eventLog(name string) (EventLog, error) {
 type event struct {
 	Event  string
 	Name   string                  `json:"App Name"`
-	ID     string                  `json:"App ID"`
 	Submit int64                   `json:"Submission Time"`
 	End    int64                   `json:"Completion Time"`
 	Reason struct{ Reason string } `json:"Task End Reason"`
@@ -261,7 +256,6 @@ func readEventLog(path string) (log EventLog, name string, err error) {
 	if err != nil {
 		return log, "", fmt.Errorf("spark: event log: %w", err)
 	}
-	log.Path = path
 	var begin, end int64
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	lines.Buffer(nil, eventMost)
@@ -272,7 +266,7 @@ func readEventLog(path string) (log EventLog, name string, err error) {
 		}
 		switch e.Event {
 		case "SparkListenerApplicationStart":
-			log.Application, name = e.ID, e.Name
+			name = e.Name
 		case "SparkListenerJobStart":
 			if begin == 0 {
 				begin = e.Submit

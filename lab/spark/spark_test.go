@@ -111,8 +111,8 @@ func TestReadEventLog(t *testing.T) {
 {"Event":"SparkListenerTaskEnd","Stage`
 	testkit.WriteFile(t, path, text)
 	log, name, err := readEventLog(path)
-	want := EventLog{Application: "app-7", Stages: []StageRecord{{0, 1, 32, "map"}}, InputBytes: 70, Attempts: 2, Succeeded: 1, TaskSeconds: 1.5, Jobs: 2500 * time.Millisecond, Tasks: []TaskRecord{{Stage: 4, Begun: time.UnixMilli(1200), Ended: time.UnixMilli(2900)}}}
-	if err != nil || name != "words-1" || log.Path != path || log.Application != want.Application || !slices.Equal(log.Stages, want.Stages) || log.InputBytes != 70 || log.Attempts != 2 || log.Succeeded != 1 ||
+	want := EventLog{Stages: []StageRecord{{0, 1, 32, "map"}}, InputBytes: 70, Attempts: 2, Succeeded: 1, TaskSeconds: 1.5, Jobs: 2500 * time.Millisecond, Tasks: []TaskRecord{{Stage: 4, Begun: time.UnixMilli(1200), Ended: time.UnixMilli(2900)}}}
+	if err != nil || name != "words-1" || !slices.Equal(log.Stages, want.Stages) || log.InputBytes != 70 || log.Attempts != 2 || log.Succeeded != 1 ||
 		log.TaskSeconds != want.TaskSeconds || log.Jobs != want.Jobs || !slices.Equal(log.Tasks, want.Tasks) {
 		t.Errorf("%+v %q, %v", log, name, err)
 	}

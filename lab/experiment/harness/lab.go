@@ -77,54 +77,33 @@ func (l *Lab) Await(ctx context.Context, not string, done func(context.Context) 
 	return nil
 }
 
-// operators calls the leading coordinator.
-func (l *Lab) operators(ctx context.Context, call func(context.Context, headroomv1connect.ClusterServiceClient) error) error {
-	return l.leader(ctx, func(ctx context.Context, base string) error {
-		return call(ctx, headroomv1connect.NewClusterServiceClient(l.via, base, rpc.ClientOptions()...))
-	})
-}
-
-func (l *Lab) leader(ctx context.Context, call func(ctx context.Context, base string) error) error {
+// ask calls the leading coordinator.
+func ask[C, Q, A any](
+	ctx context.Context, l *Lab, client func(connect.HTTPClient, string, ...connect.ClientOption) C,
+	call func(C, context.Context, *connect.Request[Q]) (*connect.Response[A], error), q *Q,
+) (answer *A, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	_, err := rpc.ToLeader(ctx, l.Site.Addresses(), 5*time.Second, func(addr string) error { return call(ctx, rpc.BaseURL(addr)) })
-	return err
-}
-
-// Nodes are the nodes of the coordinators' log; none while they are unreachable.
-func (l *Lab) Nodes(ctx context.Context) (nodes []*headroomv1.Node) {
-	_ = l.operators(ctx, func(ctx context.Context, c headroomv1connect.ClusterServiceClient) error { // the next look is near
-		answer, err := c.ListNodes(ctx, connect.NewRequest(&headroomv1.ListNodesRequest{}))
+	_, err = rpc.ToLeader(ctx, l.Site.Addresses(), 5*time.Second, func(addr string) error {
+		got, err := call(client(l.via, rpc.BaseURL(addr), rpc.ClientOptions()...), ctx, connect.NewRequest(q))
 		if err == nil {
-			nodes = answer.Msg.GetNodes()
+			answer = got.Msg
 		}
 		return err
 	})
-	return nodes
+	return answer, err
 }
 
 // Jobs are the jobs of the coordinators' log.
-func (l *Lab) Jobs(ctx context.Context) (jobs []*headroomv1.Job, err error) {
-	err = l.leader(ctx, func(ctx context.Context, base string) error {
-		answer, err := headroomv1connect.NewJobServiceClient(l.via, base, rpc.ClientOptions()...).ListJobs(ctx, connect.NewRequest(&headroomv1.ListJobsRequest{WithoutSpecs: true}))
-		if err == nil {
-			jobs = answer.Msg.GetJobs()
-		}
-		return err
-	})
-	return jobs, err
+func (l *Lab) Jobs(ctx context.Context) ([]*headroomv1.Job, error) {
+	all, err := ask(ctx, l, headroomv1connect.NewJobServiceClient, headroomv1connect.JobServiceClient.ListJobs, &headroomv1.ListJobsRequest{WithoutSpecs: true})
+	return all.GetJobs(), err
 }
 
 // sprints are the sprints of the coordinators' log, those that are over included.
-func (l *Lab) sprints(ctx context.Context) (sprints []*headroomv1.SprintRecord, err error) {
-	err = l.operators(ctx, func(ctx context.Context, c headroomv1connect.ClusterServiceClient) error {
-		answer, err := c.ListSprints(ctx, connect.NewRequest(&headroomv1.ListSprintsRequest{All: true}))
-		if err == nil {
-			sprints = answer.Msg.GetSprints()
-		}
-		return err
-	})
-	return sprints, err
+func (l *Lab) sprints(ctx context.Context) ([]*headroomv1.SprintRecord, error) {
+	all, err := ask(ctx, l, headroomv1connect.NewClusterServiceClient, headroomv1connect.ClusterServiceClient.ListSprints, &headroomv1.ListSprintsRequest{All: true})
+	return all.GetSprints(), err
 }
 
 // signed is the entry of a run's change in the coordinators' log.
@@ -135,10 +114,8 @@ func signed() *headroomv1.Change {
 // Change makes a change at the leading coordinator.
 func (l *Lab) Change(ctx context.Context, req *headroomv1.ChangeRequest) error {
 	req.Change = signed()
-	return l.operators(ctx, func(ctx context.Context, c headroomv1connect.ClusterServiceClient) error {
-		_, err := c.Change(ctx, connect.NewRequest(req))
-		return err
-	})
+	_, err := ask(ctx, l, headroomv1connect.NewClusterServiceClient, headroomv1connect.ClusterServiceClient.Change, req)
+	return err
 }
 
 // Containers sets the policy that divides containers.
@@ -149,10 +126,9 @@ func (l *Lab) Containers(ctx context.Context, policy string) error {
 // Budget sets the site's budget, a part of full power.
 func (l *Lab) Budget(ctx context.Context, part float64) error {
 	to := int64(units.FromWatts(math.Round(l.Site.Full().Watts() * part)))
-	return l.operators(ctx, func(ctx context.Context, c headroomv1connect.ClusterServiceClient) error {
-		_, err := c.SetBudget(ctx, connect.NewRequest(&headroomv1.SetBudgetRequest{Domain: cluster.Domain, BudgetUw: to, ConfirmUw: to, Change: signed()}))
-		return err
-	})
+	_, err := ask(ctx, l, headroomv1connect.NewClusterServiceClient, headroomv1connect.ClusterServiceClient.SetBudget,
+		&headroomv1.SetBudgetRequest{Domain: cluster.Domain, BudgetUw: to, ConfirmUw: to, Change: signed()})
+	return err
 }
 
 // Cap bounds the power of each node, as parts of its rated power; the last part holds for all that follow.
@@ -168,9 +144,10 @@ func (l *Lab) Cap(ctx context.Context, parts ...float64) error {
 	return nil
 }
 
-// Caps are the caps that nodes hold now, as parts of what each is rated, in the order of their names.
-func (l *Lab) Caps(ctx context.Context) (parts []float64) {
-	nodes := l.Nodes(ctx)
+// caps are the caps that nodes hold now, as parts of what each is rated, in the order of their names; none while they are unknown.
+func (l *Lab) caps(ctx context.Context) (parts []float64) {
+	all, _ := ask(ctx, l, headroomv1connect.NewClusterServiceClient, headroomv1connect.ClusterServiceClient.ListNodes, &headroomv1.ListNodesRequest{}) // the next look is near
+	nodes := all.GetNodes()
 	for _, name := range l.Site.Nodes() {
 		i := slices.IndexFunc(nodes, func(n *headroomv1.Node) bool { return n.GetName() == name })
 		if i < 0 || nodes[i].EffectiveUw == nil || nodes[i].GetRatedUw() == 0 {
@@ -183,7 +160,7 @@ func (l *Lab) Caps(ctx context.Context) (parts []float64) {
 
 // Held reports whether each node holds its part; the last one holds for all that follow.
 func (l *Lab) Held(ctx context.Context, parts ...float64) bool {
-	caps := l.Caps(ctx)
+	caps := l.caps(ctx)
 	for i, x := range caps {
 		if math.Abs(x/parts[min(i, len(parts)-1)]-1) >= settled {
 			return false
@@ -215,20 +192,6 @@ func (l *Lab) submit(ctx context.Context, spec string, waits bool) (string, erro
 		return "", fmt.Errorf("experiment: submit: %w", err)
 	}
 	return answer.Msg.GetJob().GetId(), nil
-}
-
-// workers is the number of the scheduler's workers; -1 while it is unreachable.
-func (l *Lab) workers(ctx context.Context) (n int) {
-	answer, err := l.list(ctx)
-	if err != nil {
-		return -1
-	}
-	for _, w := range answer.GetWorkers() {
-		if w.GetConnected() {
-			n++
-		}
-	}
-	return n
 }
 
 // on lets a process run on a node of the site.

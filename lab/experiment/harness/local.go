@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,10 +15,14 @@ import (
 
 	"headroom/lab/emulator"
 	"headroom/lab/experiment"
+	"headroom/lab/hadoop"
 )
 
 // LocalSlots is the number of tasks that the workers of two nodes run at once.
 const LocalSlots = 8
+
+// localText is the length of a file, bytes.
+const localText = 150_000
 
 // passesFigure is the figure that has the size of a task: all runs of a pair have tasks of one size.
 const passesFigure = "passes"
@@ -31,7 +34,7 @@ func Local(task time.Duration, busy, speed float64) Engine {
 	return Engine{
 		Workers: true,
 		Prepare: func(ctx context.Context, r *experiment.Run, s *Setup) (err error) {
-			if err := writeInputs(r, s.Jobs, writeWords); err != nil {
+			if err := writeInputs(r, s.Jobs, hadoop.Text{Bytes: localText, Topical: 0.3}); err != nil {
 				return err
 			}
 			cpus := emulator.HostShare * speed * float64(runtime.NumCPU())
@@ -91,55 +94,36 @@ func (j *Job) terms(v *Variant, slots int) string {
 // input is the folder of the files that a job reads, a task each.
 func (l *Lab) input(j *Job) string { return l.Path("in", strconv.Itoa(j.Tasks)) }
 
-// writeInputs makes a folder of input files for each number of tasks: links to the same files, which write writes.
-func writeInputs(r *experiment.Run, jobs []Job, write func(dir string, files int, seed uint64) error) error {
-	most := 0
+// writeInputs makes a folder of input files for each number of tasks: links to the same files, which are of a text.
+func writeInputs(r *experiment.Run, jobs []Job, text hadoop.Text) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("experiment: input: %w", err)
+		}
+	}()
+	text.Seed = r.Seed
 	for i := range jobs {
-		most = max(most, jobs[i].Tasks)
+		text.Files = max(text.Files, jobs[i].Tasks)
 	}
-	if err := write(r.Path("pool"), most, r.Seed); err != nil {
+	if _, err := text.Write(r.Path("pool")); err != nil {
 		return err
 	}
 	pool, err := os.ReadDir(r.Path("pool"))
 	if err != nil {
-		return fmt.Errorf("experiment: input: %w", err)
+		return err
 	}
 	for i := range jobs {
 		dir := r.Path("in", strconv.Itoa(jobs[i].Tasks))
-		if err := os.Mkdir(dir, 0o755); errors.Is(err, os.ErrExist) {
+		if _, err := os.Stat(dir); err == nil {
 			continue
 		}
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return fmt.Errorf("experiment: input: %w", err)
+			return err
 		}
 		for _, file := range pool[:jobs[i].Tasks] {
 			if err := os.Link(r.Path("pool", file.Name()), filepath.Join(dir, file.Name())); err != nil {
-				return fmt.Errorf("experiment: input: %w", err)
+				return err
 			}
-		}
-	}
-	return nil
-}
-
-// writeWords makes a folder with files of words. Frequencies are as in real text; a third of the words are
-// of one of several topics, as files of real data differ.
-func writeWords(dir string, files int, seed uint64) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("experiment: input: %w", err)
-	}
-	const words, vocabulary, skew, topics, topical = 20_000, 5000, 1.1, 5, 3
-	zipf := rand.NewZipf(rand.New(rand.NewPCG(seed, 7)), skew, 1, vocabulary-1)
-	for i := range files {
-		var b strings.Builder
-		for k := range words {
-			topic := 0
-			if k%topical == 0 {
-				topic = 1 + i%topics
-			}
-			fmt.Fprintf(&b, "t%dw%d ", topic, zipf.Uint64())
-		}
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%03d.txt", i)), []byte(b.String()), 0o644); err != nil {
-			return fmt.Errorf("experiment: input: %w", err)
 		}
 	}
 	return nil
@@ -153,12 +137,9 @@ func passesFor(ctx context.Context, r *experiment.Run, task time.Duration) (pass
 	}
 	if passes == 0 {
 		const many = 40
-		once, err := timed(ctx, r, 1)
-		if err != nil {
-			return 0, err
-		}
-		more, err := timed(ctx, r, many)
-		if err != nil {
+		once, err1 := timed(ctx, r, 1)
+		more, err2 := timed(ctx, r, many)
+		if err := errors.Join(err1, err2); err != nil {
 			return 0, err
 		}
 		pass := max((more-once)/(many-1), 10*time.Microsecond)
@@ -172,7 +153,7 @@ func passesFor(ctx context.Context, r *experiment.Run, task time.Duration) (pass
 func timed(ctx context.Context, r *experiment.Run, passes int) (time.Duration, error) {
 	best := time.Duration(math.MaxInt64)
 	for range 3 {
-		cmd := exec.CommandContext(ctx, r.Program("powerlab"), "app", "wordcount", fmt.Sprintf("--passes=%d", passes), r.Path("pool", "000.txt"))
+		cmd := exec.CommandContext(ctx, r.Program("powerlab"), "app", "wordcount", fmt.Sprintf("--passes=%d", passes), r.Path("pool", "part-00000"))
 		cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
 		if _, err := cmd.Output(); err != nil {
 			return 0, fmt.Errorf("experiment: time a task: %w", err)

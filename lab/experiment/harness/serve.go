@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -74,11 +75,13 @@ type Setup struct {
 
 // Engine runs the tasks on a site's nodes.
 type Engine struct {
+	// Files are the jars that it needs.
+	Files []string
 	// Workers: the scheduler's own workers run the tasks.
 	Workers bool
 	// Blind: it does not report copies, or work that copies and failed attempts wasted.
 	Blind bool
-	// Prepare writes the inputs, before anything is started; nil for nothing.
+	// Prepare writes the inputs, before anything is started.
 	Prepare func(ctx context.Context, r *experiment.Run, s *Setup) error
 	// Begin starts the engine on the nodes of a site.
 	Begin func(ctx context.Context, l *Lab, s *Setup) (*Running, error)
@@ -97,10 +100,8 @@ type Running struct {
 
 // Serve runs a cluster under a load and returns what happened.
 func Serve(ctx context.Context, run *experiment.Run, s *Setup) (seen *Seen, err error) {
-	if s.Engine.Prepare != nil {
-		if err := s.Engine.Prepare(ctx, run, s); err != nil {
-			return nil, err
-		}
+	if err := s.Engine.Prepare(ctx, run, s); err != nil {
+		return nil, err
 	}
 	run.Note("starting %d coordinators and %d nodes", s.Coordinators, s.Nodes)
 	l, err := NewLab(ctx, run, cluster.Config{Coordinators: s.Coordinators, Nodes: s.Nodes, Workers: s.Engine.Workers})
@@ -123,11 +124,8 @@ func Serve(ctx context.Context, run *experiment.Run, s *Setup) (seen *Seen, err 
 		return nil, err
 	}
 	after, err := l.Site.Drawn()
-	if err != nil {
-		return nil, err
-	}
 	seen.Energy = after - before
-	return seen, l.ended(ctx, running, seen)
+	return seen, errors.Join(err, l.ended(ctx, running, seen))
 }
 
 // start starts the engine and the scheduler, and sets policy, sprint budget and the first caps.
@@ -152,7 +150,9 @@ func (l *Lab) start(ctx context.Context, s *Setup) (*Running, error) {
 	)
 	if err == nil {
 		err = l.Await(ctx, "nodes, scheduler and workers are not ready", func(ctx context.Context) bool {
-			return l.Held(ctx, s.Steps[0].Caps...) && l.workers(ctx) == workers
+			answer, err := l.list(ctx)
+			connected := slices.DeleteFunc(answer.GetWorkers(), func(w *headroomv1.Worker) bool { return !w.GetConnected() })
+			return err == nil && len(connected) == workers && l.Held(ctx, s.Steps[0].Caps...)
 		})
 	}
 	if err != nil {

@@ -32,7 +32,7 @@ type App struct {
 // Spark is an unmodified standalone Spark with a Worker on each node. The scheduler starts the drivers.
 func Spark(a App) Engine {
 	return Engine{
-		Blind: true,
+		Files: []string{JarSpark, JarSparkApps}, Blind: true,
 		Prepare: func(_ context.Context, r *experiment.Run, s *Setup) error {
 			for i := range s.Jobs {
 				if err := a.Write(r, &s.Jobs[i]); err != nil {
@@ -48,11 +48,10 @@ func Spark(a App) Engine {
 			}
 			submit := func(ctx context.Context, j *Job) (string, error) {
 				app := a.Job(l.Run, j)
-				app.Conf = maps.Clone(app.Conf)
-				if app.Conf == nil {
-					app.Conf = map[string]string{}
-				}
-				maps.Copy(app.Conf, s.Variant.Stock)
+				conf := map[string]string{}
+				maps.Copy(conf, app.Conf)
+				maps.Copy(conf, s.Variant.Stock)
+				app.Conf = conf
 				if app.Stages != "" {
 					app.Conf["spark.headroom.stages"] = app.Stages
 				}

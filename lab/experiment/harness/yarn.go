@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,12 +47,9 @@ type Class struct {
 // YARN is an unmodified Hadoop with a NodeManager on each node. Jobs find the most frequent words of their input.
 func YARN(classes ...Class) Engine {
 	return Engine{
-		Blind: true,
+		Files: []string{JarHadoop, JarHadoopApps}, Blind: true,
 		Prepare: func(_ context.Context, r *experiment.Run, s *Setup) error {
-			return writeInputs(r, s.Jobs, func(dir string, files int, seed uint64) error {
-				_, err := hadoop.Text{Files: files, Bytes: yarnText, Spread: 0.2, Topical: 0.5, Seed: seed}.Write(dir)
-				return err
-			})
+			return writeInputs(r, s.Jobs, hadoop.Text{Bytes: yarnText, Spread: 0.2, Topical: 0.5})
 		},
 		Begin: func(ctx context.Context, l *Lab, s *Setup) (*Running, error) {
 			var queues []hadoop.Queue
@@ -147,11 +145,8 @@ func yarnJob(j *Job, v *Variant, hooks hadoop.Hooks, l *Lab) hadoop.Job {
 	}
 	if j.Deadline > 0 {
 		set["headroom.deadline"] = j.Deadline.String()
-		if floor := j.Floor; j.Waits {
-			if floor == 0 {
-				floor = 1
-			}
-			set["headroom.min-tasks"] = fmt.Sprintf("%.0f%%", 100*floor)
+		if j.Waits {
+			set["headroom.min-tasks"] = fmt.Sprintf("%.0f%%", 100*cmp.Or(j.Floor, 1))
 			set["mapreduce.job.tags"] = strings.Join([]string{"headroom-deadline:" + j.Deadline.String(), "headroom-tasks:" + strconv.Itoa(j.Tasks), "headroom-queue"}, ",")
 		}
 	}
@@ -167,17 +162,13 @@ const attempts = 3
 // draws are how many times as long the attempts of a job's tasks take, as the applications for Hadoop and
 // Spark read them: a number for each task, and those of the next attempts after a semicolon.
 func (j *Job) draws() string {
-	var b strings.Builder
+	var all []string
 	for attempt := range attempts {
+		var of []string
 		for task := range j.Tasks {
-			switch {
-			case task > 0:
-				b.WriteByte(',')
-			case attempt > 0:
-				b.WriteByte(';')
-			}
-			fmt.Fprintf(&b, "%.2f", j.Slow(task, attempt))
+			of = append(of, fmt.Sprintf("%.2f", j.Slow(task, attempt)))
 		}
+		all = append(all, strings.Join(of, ","))
 	}
-	return b.String()
+	return strings.Join(all, ";")
 }

@@ -272,13 +272,11 @@ func (s *parties) broken() error {
 func (s *parties) count(job int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := s.jobs[job]
-	if f == nil {
-		return
-	}
-	if f.left--; f.left == 0 {
-		delete(s.jobs, job)
-		close(f.done)
+	if f := s.jobs[job]; f != nil {
+		if f.left--; f.left == 0 {
+			delete(s.jobs, job)
+			close(f.done)
+		}
 	}
 }
 

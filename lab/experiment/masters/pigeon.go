@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -46,7 +47,7 @@ func startPigeon(ctx context.Context, p *plant) (system, error) {
 }
 
 // newPigeon runs so many distributors over groups of so many slots each.
-func newPigeon(ctx context.Context, groups []distributor.Group, count, slots int, spread pigeon.Spread, task func(string, int, float64) *headroomv1.Task) (system, error) {
+func newPigeon(ctx context.Context, groups []distributor.Group, count, each int, spread pigeon.Spread, task func(string, int, float64) *headroomv1.Task) (system, error) {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &pigeonSystem{task: task, stop: cancel}
 	for i := range count {
@@ -62,13 +63,8 @@ func newPigeon(ctx context.Context, groups []distributor.Group, count, slots int
 	err := await(ctx, "masters and workers are not ready", func() (bool, error) {
 		for _, d := range s.distributors {
 			all, err := d.Status(ctx)
-			if err != nil {
+			if err != nil || slices.ContainsFunc(all, func(g *headroomv1.DispatchGroup) bool { return int(g.GetSlots()) != each }) {
 				return false, err
-			}
-			for _, g := range all {
-				if int(g.GetSlots()) != slots {
-					return false, nil
-				}
 			}
 		}
 		return true, nil

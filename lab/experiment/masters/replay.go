@@ -48,9 +48,6 @@ type system interface {
 	close() error
 }
 
-// ErrPolicy is the error of an unknown policy.
-var ErrPolicy = errors.New("masters: unknown policy")
-
 // Replay replays a load on the system of a policy, with its files in dir and the programs of bin. It returns
 // how long each job took from when the load submits it, in s.
 func Replay(ctx context.Context, policy, dir, bin string, of Shape, seed uint64, l *Load) (took []float64, err error) {
@@ -68,7 +65,7 @@ func Replay(ctx context.Context, policy, dir, bin string, of Shape, seed uint64,
 	case "eagle":
 		s, err = startEagle(ctx, p, seed)
 	default:
-		err = fmt.Errorf("%w: %s", ErrPolicy, policy)
+		err = fmt.Errorf("masters: unknown policy %s", policy)
 	}
 	if err != nil {
 		return nil, err

@@ -44,16 +44,6 @@ func (h *held) take(m *message) {
 	h.of[m.Job] = &heldJob{id: h.jobs.Submit(indexes), lengths: m.Lengths, mean: m.Mean}
 }
 
-// answer is the answer to a monitor that requests a task.
-func (h *held) answer(m *message) outgoing {
-	if x := h.of[m.Job]; x != nil {
-		if task, ok := h.jobs.Bind(x.id); ok {
-			return outgoing{m.Node, message{Kind: give, Job: m.Job, Task: task, Length: x.lengths[task]}}
-		}
-	}
-	return outgoing{m.Node, message{Kind: empty, Job: m.Job}}
-}
-
 // mean is the mean time of a job's tasks; 0 once it has ended.
 func (h *held) mean(job int) float64 {
 	if x := h.of[job]; x != nil {
@@ -62,22 +52,23 @@ func (h *held) mean(job int) float64 {
 	return 0
 }
 
-// end forgets a job with its last task.
-func (h *held) end(m *message) {
-	if x := h.of[m.Job]; x != nil {
-		if x.ended++; x.ended == len(x.lengths) {
-			delete(h.of, m.Job)
-		}
-	}
-}
-
-// hear answers a monitor that requests a task, and counts a task that has ended.
+// hear answers a monitor that requests a task, and forgets a job with its last task.
 func (h *held) hear(m *message) []outgoing {
+	x := h.of[m.Job]
 	switch m.Kind {
 	case ask:
-		return []outgoing{h.answer(m)}
+		if x != nil {
+			if task, ok := h.jobs.Bind(x.id); ok {
+				return []outgoing{{m.Node, message{Kind: give, Job: m.Job, Task: task, Length: x.lengths[task]}}}
+			}
+		}
+		return []outgoing{{m.Node, message{Kind: empty, Job: m.Job}}}
 	case ended:
-		h.end(m)
+		if x != nil {
+			if x.ended++; x.ended == len(x.lengths) {
+				delete(h.of, m.Job)
+			}
+		}
 	default:
 	}
 	return nil

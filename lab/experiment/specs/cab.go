@@ -79,16 +79,15 @@ func cab() []*experiment.Spec {
 	}
 	s.Claims = append(s.Claims, gone("Y1", "runtime of the set", "set_s"), gone("Y1/jobs", "runtime of a job, mean", "jobs_s"))
 	for _, j := range cabJobs() {
-		s.Claims = append(s.Claims, experiment.Claim{
-			ID: "Y2/" + j.name, What: j.name + ": map tasks done over its floor's, the least of all variants", Every: true, Met: experiment.Mean(experiment.AtLeast(1)),
-			Value: func(p experiment.Pair) float64 {
-				least := math.Inf(1)
-				for _, f := range p {
-					least = min(least, f["kept_"+j.name])
-				}
-				return least
-			},
+		kept := claim("Y2/"+j.name, j.name+": map tasks done over its floor's, the least of all variants", "", experiment.AtLeast(1), func(p experiment.Pair) float64 {
+			least := math.Inf(1)
+			for _, f := range p {
+				least = min(least, f["kept_"+j.name])
+			}
+			return least
 		})
+		kept.Every = true
+		s.Claims = append(s.Claims, kept)
 	}
 	ratio := func(id, what, variant, above, below string, met experiment.Aim) experiment.Claim {
 		return experiment.Claim{ID: id, What: what, Value: experiment.Ratio(variant, above, below), Met: met, Order: experiment.Mean(experiment.Below(1))}
@@ -136,11 +135,10 @@ func runCAB(ctx context.Context, r *experiment.Run) (f experiment.Figures, err e
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.hadoop.Close()) }()
-	if err := c.submit(ctx); err != nil {
-		return nil, err
-	}
-	if err := c.hold(ctx); err != nil {
-		return nil, err
+	for _, step := range []func(context.Context) error{c.submit, c.hold} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
 	}
 	results, committed, err := c.follow(ctx)
 	if err != nil {
@@ -217,19 +215,39 @@ func (c *cabRun) job(j cabJob) hadoop.Job {
 	return c.hooks.Into(job)
 }
 
+// each does something for all jobs at once.
+func (c *cabRun) each(do func(i int) error) error {
+	failed := make([]error, len(c.jobs))
+	var all sync.WaitGroup
+	for i := range c.jobs {
+		all.Go(func() { failed[i] = do(i) })
+	}
+	all.Wait()
+	return errors.Join(failed...)
+}
+
+// known are the set's jobs in the coordinators' log; nil for one that is not there.
+func (c *cabRun) known(ctx context.Context) ([]*headroomv1.Job, error) {
+	all, err := c.Jobs(ctx)
+	mine := make([]*headroomv1.Job, len(c.jobs))
+	for i := range c.jobs {
+		if k := slices.IndexFunc(all, func(j *headroomv1.Job) bool { return j.GetId() == c.jobs[i].ID }); k >= 0 {
+			mine[i] = all[k]
+		}
+	}
+	return mine, err
+}
+
 // submit submits the set and returns when the application masters of all its jobs answer, each on a node of its own.
 func (c *cabRun) submit(ctx context.Context) error {
 	if err := errors.Join(c.hadoop.SetQueues(ctx, cabQueues(true)), c.hadoop.Offer(ctx, 1, harness.YARNUnit)); err != nil {
 		return err
 	}
 	c.jobs = make([]*hadoop.RunningJob, len(cabJobs()))
-	failed := make([]error, len(c.jobs))
-	var clients sync.WaitGroup
-	for i, j := range cabJobs() {
-		clients.Go(func() { c.jobs[i], failed[i] = c.hadoop.Submit(ctx, c.job(j)) })
-	}
-	clients.Wait()
-	if err := errors.Join(failed...); err != nil {
+	if err := c.each(func(i int) (err error) {
+		c.jobs[i], err = c.hadoop.Submit(ctx, c.job(cabJobs()[i]))
+		return err
+	}); err != nil {
 		return err
 	}
 	for _, j := range c.jobs {
@@ -245,14 +263,8 @@ func (c *cabRun) submit(ctx context.Context) error {
 
 // hold brings the first cap to the nodes and lets the maps begin.
 func (c *cabRun) hold(ctx context.Context) error {
-	part := 1.
-	switch c.Variant {
-	case cabCapped, cabOurs:
-		part = cabCap
-	case cabStepped:
-		part = cabSteps()[0].cap
-	}
-	if err := c.budget(ctx, part); err != nil {
+	parts := map[string]float64{cabUncapped: 1, cabCapped: cabCap, cabOurs: cabCap, cabStepped: cabSteps()[0].cap}
+	if err := c.budget(ctx, parts[c.Variant]); err != nil {
 		return err
 	}
 	c.Note("the maps begin")
@@ -272,34 +284,23 @@ func (c *cabRun) budget(ctx context.Context, part float64) error {
 // follow watches the jobs to their ends, and returns the results of Hadoop and the coordinators' records.
 func (c *cabRun) follow(ctx context.Context) (results []hadoop.Result, committed []*headroomv1.Job, err error) {
 	looking, stop := context.WithCancel(ctx)
-	var watching, waits sync.WaitGroup
+	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer stop()
 	watching.Go(func() { c.watch(looking) })
-	results, failed := make([]hadoop.Result, len(c.jobs)), make([]error, len(c.jobs))
-	for i := range c.jobs {
-		waits.Go(func() { results[i], failed[i] = c.jobs[i].Wait(ctx) })
-	}
-	waits.Wait()
-	if err := errors.Join(failed...); err != nil {
+	results = make([]hadoop.Result, len(c.jobs))
+	if err := c.each(func(i int) (err error) {
+		if results[i], err = c.jobs[i].Wait(ctx); err == nil && (!results[i].Succeeded() || results[i].History == nil) {
+			err = fmt.Errorf("cab: %s: final state %s: %s", cabJobs()[i].name, results[i].FinalStatus, results[i].Diagnostics)
+		}
+		return err
+	}); err != nil {
 		return nil, nil, err
 	}
-	for i := range results {
-		if !results[i].Succeeded() || results[i].History == nil {
-			return nil, nil, fmt.Errorf("cab: %s: final state %s: %s", cabJobs()[i].name, results[i].FinalStatus, results[i].Diagnostics)
-		}
-	}
-	committed = make([]*headroomv1.Job, len(c.jobs))
 	return results, committed, c.Await(ctx, "the jobs' ends are not committed", func(ctx context.Context) bool {
-		all, err := c.Jobs(ctx)
-		for i := range c.jobs {
-			k := slices.IndexFunc(all, func(j *headroomv1.Job) bool { return j.GetId() == c.jobs[i].ID })
-			if k < 0 || all[k].GetState() != headroomv1.JobState_JOB_STATE_DONE {
-				return false
-			}
-			committed[i] = all[k]
-		}
-		return err == nil
+		var err error
+		committed, err = c.known(ctx)
+		return err == nil && !slices.ContainsFunc(committed, func(j *headroomv1.Job) bool { return j.GetState() != headroomv1.JobState_JOB_STATE_DONE })
 	})
 }
 
@@ -313,18 +314,16 @@ func (c *cabRun) watch(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		all, err := c.Jobs(ctx)
+		all, err := c.known(ctx)
 		if err != nil {
 			continue // the next look is near
 		}
 		done, tasks := 0, 0
-		for i := range c.jobs {
-			k := slices.IndexFunc(all, func(j *headroomv1.Job) bool { return j.GetId() == c.jobs[i].ID })
-			if k < 0 || all[k].Progress == nil {
-				continue
+		for i, j := range all {
+			if p := j.GetProgress(); p != nil {
+				c.looks = append(c.looks, cabLook{time.Now(), time.Since(began), i, j})
+				done, tasks = done+int(p.GetDone()), tasks+int(p.GetTasks())
 			}
-			c.looks = append(c.looks, cabLook{time.Now(), time.Since(began), i, all[k]})
-			done, tasks = done+int(all[k].GetProgress().GetDone()), tasks+int(all[k].GetProgress().GetTasks())
 		}
 		if next := len(c.steps) + 1; c.Variant == cabStepped && next < len(cabSteps()) && float64(done) >= cabSteps()[next].from*float64(max(1, tasks)) {
 			if err := c.budget(ctx, cabSteps()[next].cap); err != nil {
@@ -346,9 +345,7 @@ func (c *cabRun) figures(results []hadoop.Result, committed []*headroomv1.Job) e
 			if first.IsZero() || a.Started.Before(first) {
 				first = a.Started
 			}
-			if a.Finished.After(mapEnds[i]) {
-				mapEnds[i] = a.Finished
-			}
+			mapEnds[i] = later(mapEnds[i], a.Finished)
 		}
 	}
 	for i, j := range cabJobs() {
@@ -387,10 +384,12 @@ func kept(h *jhist.History, committed *headroomv1.Job, floor float64) float64 {
 // the same and models no reduce part; and in the window after the last step, filter and learned curve as they are and
 // blind to power. None has seen an earlier run.
 func (c *cabRun) errors(f experiment.Figures, ends, mapEnds []time.Time) {
-	type estimators struct{ filter, filterBlind, learned, learnedBlind *progress.Tracker }
-	jobs, last := make([]estimators, len(ends)), make([]time.Duration, len(ends))
+	// Estimators are the filter, blind and not, and the learned curve, likewise.
+	jobs, last := make([][4]*progress.Tracker, len(ends)), make([]time.Duration, len(ends))
 	for i := range jobs {
-		jobs[i] = estimators{progress.NewTracker(progress.Paper), progress.NewTracker(progress.Paper), progress.NewTracker(progress.Learned), progress.NewTracker(progress.Learned)}
+		jobs[i] = [4]*progress.Tracker{
+			progress.NewTracker(progress.Paper), progress.NewTracker(progress.Paper), progress.NewTracker(progress.Learned), progress.NewTracker(progress.Learned),
+		}
 	}
 	for i := range c.looks {
 		l := &c.looks[i]
@@ -399,7 +398,7 @@ func (c *cabRun) errors(f experiment.Figures, ends, mapEnds []time.Time) {
 			continue
 		}
 		last[l.job] = l.since
-		x, began, blind := &jobs[l.job], l.at.Add(-seen.Elapsed), seen
+		x, began, blind := jobs[l.job], l.at.Add(-seen.Elapsed), seen
 		blind.Power = blind.Full
 		off := func(t *progress.Tracker, o *progress.Observation, end time.Time) float64 {
 			_ = t.Observe(*o) // what it refuses it passes over
@@ -410,8 +409,8 @@ func (c *cabRun) errors(f experiment.Figures, ends, mapEnds []time.Time) {
 			return miss(said.At, end.Sub(began))
 		}
 		end, mapEnd := ends[l.job], mapEnds[l.job]
-		errs := []float64{off(x.filter, &seen, mapEnd), off(x.filterBlind, &blind, mapEnd), off(x.learned, &seen, end), off(x.learnedBlind, &blind, end)}
-		if l.is.GetProgress().GetPending() == 0 || slices.ContainsFunc(errs[:1], math.IsNaN) {
+		errs := []float64{off(x[0], &seen, mapEnd), off(x[1], &blind, mapEnd), off(x[2], &seen, end), off(x[3], &blind, end)}
+		if l.is.GetProgress().GetPending() == 0 || math.IsNaN(errs[0]) {
 			continue
 		}
 		if o := l.is.GetOutlook(); o.FinishS != nil {

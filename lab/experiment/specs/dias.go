@@ -1,8 +1,8 @@
 package specs
 
 import (
-	"context"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"strconv"
@@ -29,7 +29,6 @@ const (
 // diasProgram is what jobs compute on an engine.
 type diasProgram struct {
 	name, says, ids string
-	files           []string
 	engine          func() harness.Engine
 	// jobs come about every gap, of so many tasks each.
 	jobs, tasks int
@@ -47,18 +46,17 @@ type diasProgram struct {
 }
 
 func diasPrograms() []diasProgram {
-	files := []string{harness.JarSpark, harness.JarSparkApps}
 	return []diasProgram{
 		{
 			name: "dias-local", says: "word count", ids: "L", engine: func() harness.Engine { return harness.Local(2500*time.Millisecond, harness.LocalSlots, 0.7) },
 			jobs: 18, tasks: 16, gap: 6250 * time.Millisecond, cap: 0.55, sprintAfter: time.Second,
 		},
 		{
-			name: "dias-spark", says: "GraphX's triangle count, dropping in every stage", ids: "G", files: files, engine: func() harness.Engine { return harness.Spark(triangles()) },
+			name: "dias-spark", says: "GraphX's triangle count, dropping in every stage", ids: "G", engine: func() harness.Engine { return harness.Spark(triangles()) },
 			jobs: 6, tasks: 5, gap: 9 * time.Second, cap: 0.7, sprintAfter: 5 * time.Second, power: 3, ratios: []int{0, 5, 10, 20}, judged: 10,
 		},
 		{
-			name: "dias-words", says: "word popularity on Spark", ids: "L", files: files, engine: func() harness.Engine { return harness.Spark(words()) },
+			name: "dias-words", says: "word popularity on Spark", ids: "L", engine: func() harness.Engine { return harness.Spark(words()) },
 			jobs: 6, tasks: 16, gap: 12 * time.Second, cap: 0.7, sprintAfter: 5 * time.Second, power: 1, ratios: []int{0, 20, 40, 60, 90}, judged: 20, saves: 30,
 		},
 	}
@@ -107,21 +105,20 @@ func triangles() harness.App {
 
 func dias() (all []*experiment.Spec) {
 	for _, p := range diasPrograms() {
-		s := &experiment.Spec{
-			Name: p.name, Says: "DIAS: " + p.says + " under five policies", Files: p.files, Pairs: 5, Claims: p.claims(), Run: p.run,
-		}
+		files := p.engine().Files
+		s := &experiment.Spec{Name: p.name, Says: "DIAS: " + p.says + " under five policies", Files: files, Pairs: 5, Claims: p.claims()}
 		for _, d := range []buffers.Discipline{buffers.P, buffers.NP, buffers.DA, buffers.NPS, buffers.DIAS} {
 			s.Variants = append(s.Variants, string(d))
 		}
-		all = append(all, s)
+		all = append(all, serves(s, p.policies, diasFigures))
 		if p.ratios == nil {
 			continue
 		}
-		drops := &experiment.Spec{Name: p.name + "-drops", Says: "DIAS: " + p.says + " at several drop ratios", Files: p.files, Pairs: 2, Claims: p.curve(), Run: p.runDrops}
+		drops := &experiment.Spec{Name: p.name + "-drops", Says: "DIAS: " + p.says + " at several drop ratios", Files: files, Pairs: 2, Claims: p.curve()}
 		for _, ratio := range p.ratios {
 			drops.Variants = append(drops.Variants, strconv.Itoa(ratio))
 		}
-		all = append(all, drops)
+		all = append(all, serves(drops, p.drops, dropFigures))
 	}
 	return all
 }
@@ -130,20 +127,18 @@ func dias() (all []*experiment.Spec) {
 func (p *diasProgram) claims() []experiment.Claim {
 	const kill, np, da, nps, dias, slack = string(buffers.P), string(buffers.NP), string(buffers.DA), string(buffers.NPS), string(buffers.DIAS), 5.
 	change := func(id, what, figure, ours, theirs string, to experiment.Range) experiment.Claim {
-		return experiment.Claim{
-			ID: p.ids + id, What: ours + " against " + theirs + ": " + what, Unit: "%", Value: experiment.Change(figure, ours, theirs), Met: experiment.Within(to), Order: experiment.Mean(to),
-		}
+		return claim(p.ids+id, ours+" against "+theirs+": "+what, "%", to, experiment.Change(figure, ours, theirs))
 	}
-	above := func(id, what, unit string, value func(experiment.Pair) float64) experiment.Claim {
-		return experiment.Claim{ID: p.ids + id, What: what, Unit: unit, Value: value, Met: experiment.Within(experiment.Above(0)), Order: experiment.Mean(experiment.Above(0))}
+	above := func(id, what, unit, variant, figure string) experiment.Claim {
+		return claim(p.ids+id, what, unit, experiment.Above(0), experiment.Of(variant, figure))
 	}
-	none := func(id, what string, figure string, variants ...string) experiment.Claim {
-		return experiment.Claim{ID: p.ids + id, What: what, Every: true, Met: experiment.Mean(experiment.Range{}), Value: func(x experiment.Pair) (sum float64) {
+	no := func(id, what, figure string, variants ...string) experiment.Claim {
+		return none(p.ids+id, what, func(x experiment.Pair) (sum float64) {
 			for _, v := range variants {
 				sum += x[v][figure]
 			}
 			return sum
-		}}
+		})
 	}
 	quicker := change("5", "mean execution of the high class, which sprinted", "high_exec_s", nps, np, experiment.Below(0))
 	faster := quicker.Value
@@ -154,29 +149,25 @@ func (p *diasProgram) claims() []experiment.Claim {
 		return faster(x)
 	}
 	all := []experiment.Claim{
-		above("1", "p: machine time of killed runs", "%", experiment.Of(kill, "killed_pct")),
-		none("1/none", "np, da, nps and dias: killed runs", "reruns", np, da, nps, dias),
+		above("1", "p: machine time of killed runs", "%", kill, "killed_pct"),
+		no("1/none", "np, da, nps and dias: killed runs", "reruns", np, da, nps, dias),
 		change("2", "mean response of the high class, a rise", "high_response_s", np, kill, experiment.Above(0)),
 		change("3", "mean response of the low class", "low_response_s", da, np, experiment.Below(slack)),
 		change("4", "mean execution of the low class", "low_exec_s", da, np, experiment.Below(0)),
 		quicker,
 		change("6", "mean response of the low class", "low_response_s", dias, kill, experiment.Below(0)),
 		change("7", "energy of all jobs", "joules", dias, kill, experiment.Below(slack)),
-		above("10", "nps: high jobs that sprinted", "%", experiment.Of(nps, "high_sprinted_pct")),
-		none("10/none", "p, np and da: jobs that sprinted", "sprints", kill, np, da),
-		above("11", "nps: joules of a sprint above the caps", "J", experiment.Of(nps, "sprint_j")),
+		above("10", "nps: high jobs that sprinted", "%", nps, "high_sprinted_pct"),
+		no("10/none", "p, np and da: jobs that sprinted", "sprints", kill, np, da),
+		above("11", "nps: joules of a sprint above the caps", "J", nps, "sprint_j"),
 	}
 	if p.power > 0 {
 		missed := experiment.Range{Low: math.SmallestNonzeroFloat64, High: 100 * (1 - math.Pow(1-lowTheta/100., p.power))}
 		all = append(all,
-			experiment.Claim{
-				ID: p.ids + "12", What: "da and dias: error of the low class's results, below that of a result that is not scaled", Unit: "%",
-				Value: func(x experiment.Pair) float64 {
-					return (experiment.Of(da, "low_error_pct")(x) + experiment.Of(dias, "low_error_pct")(x)) / 2
-				},
-				Met: experiment.Within(missed), Order: experiment.Mean(missed),
-			},
-			none("12/exact", "jobs that drop nothing and have an error", "inexact", kill, np, da, nps, dias))
+			claim(p.ids+"12", "da and dias: error of the low class's results, below that of a result that is not scaled", "%", missed, func(x experiment.Pair) float64 {
+				return (experiment.Of(da, "low_error_pct")(x) + experiment.Of(dias, "low_error_pct")(x)) / 2
+			}),
+			no("12/exact", "jobs that drop nothing and have an error", "inexact", kill, np, da, nps, dias))
 	}
 	return all
 }
@@ -204,15 +195,19 @@ func (p *diasProgram) setup(discipline, classes string, jobs []harness.Job) *har
 	}
 }
 
-func (p *diasProgram) run(ctx context.Context, r *experiment.Run) (experiment.Figures, error) {
+// policies is the set-up of a policy, drops that of one job after the other at a drop ratio.
+func (p *diasProgram) policies(r *experiment.Run) *harness.Setup {
 	classes := fmt.Sprintf("  - {name: %s, sprint_after: %v}\n  - {name: %s, theta: %d%%}\n", high, p.sprintAfter, low, lowTheta)
-	s := p.setup(r.Variant, classes, p.arrivals(r.Seed))
-	seen, err := harness.Serve(ctx, r, s)
-	if err != nil {
-		return nil, err
+	return p.setup(r.Variant, classes, p.arrivals(r.Seed))
+}
+
+func (p *diasProgram) drops(r *experiment.Run) *harness.Setup {
+	ratio, _ := strconv.ParseFloat(r.Variant, 64) // variants are numbers
+	var jobs []harness.Job
+	for i := range 2 {
+		jobs = append(jobs, harness.Job{Name: "j" + strconv.Itoa(i), Class: low, Tasks: p.tasks, Floor: 1 - ratio/100})
 	}
-	f := diasFigures(seen)
-	return f, s.Engine.Record(r, f)
+	return p.setup(string(buffers.DA), fmt.Sprintf("  - {name: %s, theta: %s%%}\n", low, r.Variant), jobs)
 }
 
 func diasFigures(seen *harness.Seen) experiment.Figures {
@@ -237,9 +232,7 @@ func diasFigures(seen *harness.Seen) experiment.Figures {
 		}
 	}
 	f := m.figures()
-	for name, x := range sums {
-		f[name] = x
-	}
+	maps.Copy(f, sums)
 	if len(m["joules"]) < len(seen.Jobs) {
 		delete(f, "joules") // not of all jobs
 	}
@@ -256,42 +249,24 @@ func diasFigures(seen *harness.Seen) experiment.Figures {
 func (p *diasProgram) curve() []experiment.Claim {
 	largest := p.ratios[len(p.ratios)-1]
 	falling := experiment.Below(-p.saves)
+	saving := claim(p.ids+"8", fmt.Sprintf("%s: time with %d %% dropped against all tasks (Fig. 4)", p.says, largest), "%",
+		falling, experiment.Change("exec_s", strconv.Itoa(largest), "0"))
+	saving.Order = experiment.Mean(experiment.Below(0))
 	return []experiment.Claim{
-		{
-			ID: p.ids + "8", What: fmt.Sprintf("%s: time with %d %% dropped against all tasks (Fig. 4)", p.says, largest), Unit: "%",
-			Value: experiment.Change("exec_s", strconv.Itoa(largest), "0"), Met: experiment.Within(falling), Order: experiment.Mean(experiment.Below(0)),
-		},
-		{
-			ID: p.ids + "9", What: fmt.Sprintf("%s: error of the result with %d %% dropped (Fig. 6)", p.says, p.judged), Unit: "%",
-			Value: experiment.Of(strconv.Itoa(p.judged), "error_pct"), Met: experiment.Within(experiment.Above(0)), Order: experiment.Mean(experiment.Above(0)),
-		},
-		{
-			ID: p.ids + "9/rises", What: p.says + ": errors, 0 with all tasks and no less than two ratios before", Every: true, Met: experiment.Mean(experiment.Range{}),
-			Value: func(x experiment.Pair) (falls float64) {
-				for i, ratio := range p.ratios {
-					is := x[strconv.Itoa(ratio)]["error_pct"]
-					falls += one(i == 0 && is > exactError) + one(i > 1 && is < x[strconv.Itoa(p.ratios[i-2])]["error_pct"])
-				}
-				return falls
-			},
-		},
+		saving,
+		claim(p.ids+"9", fmt.Sprintf("%s: error of the result with %d %% dropped (Fig. 6)", p.says, p.judged), "%",
+			experiment.Above(0), experiment.Of(strconv.Itoa(p.judged), "error_pct")),
+		none(p.ids+"9/rises", p.says+": errors, 0 with all tasks and no less than two ratios before", func(x experiment.Pair) (falls float64) {
+			for i, ratio := range p.ratios {
+				is := x[strconv.Itoa(ratio)]["error_pct"]
+				falls += one(i == 0 && is > exactError) + one(i > 1 && is < x[strconv.Itoa(p.ratios[i-2])]["error_pct"])
+			}
+			return falls
+		}),
 	}
 }
 
-// runDrops runs one job after the other at a drop ratio.
-func (p *diasProgram) runDrops(ctx context.Context, r *experiment.Run) (experiment.Figures, error) {
-	ratio, err := strconv.Atoi(r.Variant)
-	if err != nil {
-		return nil, err
-	}
-	var jobs []harness.Job
-	for i := range 2 {
-		jobs = append(jobs, harness.Job{Name: "j" + strconv.Itoa(i), Class: low, Tasks: p.tasks, Floor: 1 - float64(ratio)/100})
-	}
-	seen, err := harness.Serve(ctx, r, p.setup(string(buffers.DA), fmt.Sprintf("  - {name: %s, theta: %d%%}\n", low, ratio), jobs))
-	if err != nil {
-		return nil, err
-	}
+func dropFigures(seen *harness.Seen) experiment.Figures {
 	m := means{}
 	for i := range seen.Jobs {
 		m.add("exec_s", seen.Jobs[i].Exec.Seconds())
@@ -299,5 +274,5 @@ func (p *diasProgram) runDrops(ctx context.Context, r *experiment.Run) (experime
 			m.add("error_pct", *wrong)
 		}
 	}
-	return m.figures(), nil
+	return m.figures()
 }

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
+
+	"gonum.org/v1/gonum/stat"
 
 	"headroom/internal/cli"
 	"headroom/lab/cluster"
@@ -52,38 +53,29 @@ func replays() (all []*experiment.Spec) {
 	}
 	return append(all, &experiment.Spec{
 		Name: "pigeon-power", Says: "Pigeon's split by learned power against the even one, one of two groups capped", Variants: []string{splitLearned, splitEven}, Pairs: 5, Run: runSplit,
-		Claims: []experiment.Claim{{
-			ID: "capped/learned", What: "mean completion time by the split by learned power, shorter than by the even one", Unit: "%",
-			Value: func(p experiment.Pair) float64 { return -experiment.Change("mean_s", splitLearned, splitEven)(p) },
-			Met:   experiment.Within(experiment.Above(0)), Order: experiment.Mean(experiment.Above(0)),
-		}},
+		Claims: []experiment.Claim{claim("capped/learned", "mean completion time by the split by learned power, shorter than by the even one", "%", experiment.Above(0),
+			func(p experiment.Pair) float64 { return -experiment.Change("mean_s", splitLearned, splitEven)(p) })},
 	})
 }
 
 // replayClaim is that a quantile lies near the simulation's.
 func replayClaim(policy, load, class string, q int) experiment.Claim {
-	name := fmt.Sprintf("%s_p%d", class, q)
-	c := experiment.Claim{
-		ID:   fmt.Sprintf("real/%s/%s/%s-p%d", policy, load, class, q),
-		What: fmt.Sprintf("%s at %s %% load: completion of %s jobs, p%d, against the simulation", policy, load, class, q), Unit: "%",
-		Value: func(p experiment.Pair) float64 {
-			return 100 * (experiment.Ratio(load, name+"_s", name+"_simulated_s")(p) - 1)
-		},
-	}
-	within := shortWithin
+	name, within, unit := fmt.Sprintf("%s_p%d", class, q), shortWithin, "%"
 	if class == "long" {
 		within = longWithin
 	}
+	value := func(p experiment.Pair) float64 {
+		return 100 * (experiment.Ratio(load, name+"_s", name+"_simulated_s")(p) - 1)
+	}
 	if q == 99 {
-		within, c.Unit = deviations, "sd"
-		c.Value = func(p experiment.Pair) float64 {
+		within, unit = deviations, "sd"
+		value = func(p experiment.Pair) float64 {
 			f := p[load]
 			return (f[name+"_s"] - f[name+"_simulated_s"]) / f[name+"_simulated_sd_s"]
 		}
 	}
-	c.Met = experiment.Within(experiment.Range{Low: -within, High: within})
-	c.Order = experiment.Mean(experiment.Range{Low: -within, High: within})
-	return c
+	return claim(fmt.Sprintf("real/%s/%s/%s-p%d", policy, load, class, q),
+		fmt.Sprintf("%s at %s %% load: completion of %s jobs, p%d, against the simulation", policy, load, class, q), unit, experiment.Range{Low: -within, High: within}, value)
 }
 
 // replayed are the first jobs of the trace with this load.
@@ -130,14 +122,8 @@ func replay(ctx context.Context, r *experiment.Run, policy string) (experiment.F
 	}
 	f := experiment.Figures{}
 	for name, x := range quantilesOf(l, took) {
-		sum, squares, n := 0.0, 0.0, float64(len(simulated[name]))
-		for _, s := range simulated[name] {
-			sum += s
-		}
-		for _, s := range simulated[name] {
-			squares += (s - sum/n) * (s - sum/n)
-		}
-		f[name+"_s"], f[name+"_simulated_s"], f[name+"_simulated_sd_s"] = x, sum/n, math.Sqrt(squares/(n-1))
+		f[name+"_s"] = x
+		f[name+"_simulated_s"], f[name+"_simulated_sd_s"] = stat.MeanStdDev(simulated[name], nil)
 	}
 	return f, nil
 }

@@ -1,7 +1,6 @@
 package specs
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -114,7 +113,6 @@ const ours, stock, stockBest = "ours", "stock", "stock-best"
 // Spark do not use Headroom.
 type promiseEngine struct {
 	name     string
-	files    []string
 	engine   harness.Engine
 	load     promiseLoad
 	variants []harness.Variant
@@ -126,7 +124,7 @@ func promiseEngines() []promiseEngine {
 	const copies, slowStart = "mapreduce.job.speculative.", "mapreduce.job.reduce.slowstart.completedmaps"
 	return []promiseEngine{
 		{
-			"local", nil,
+			"local",
 			harness.Local(600*time.Millisecond, 2.5, 0.8),
 			promiseLoad{count: 42, within: 100 * time.Second, least: 2, most: 16, task: 600 * time.Millisecond, slots: 5},
 			[]harness.Variant{
@@ -138,7 +136,6 @@ func promiseEngines() []promiseEngine {
 		},
 		{
 			"yarn",
-			[]string{harness.JarHadoop, harness.JarHadoopApps},
 			harness.YARN(harness.Class{Name: classPromised, Weight: 1, Guarantee: partialFloor}, harness.Class{Name: classExact, Weight: 1, Guarantee: 1}),
 			promiseLoad{count: 8, within: 160 * time.Second, least: 2, most: 12, start: 15 * time.Second, task: 8 * time.Second, slots: 4},
 			[]harness.Variant{
@@ -153,7 +150,6 @@ func promiseEngines() []promiseEngine {
 		},
 		{
 			"spark",
-			[]string{harness.JarSpark, harness.JarSparkApps},
 			harness.Spark(harness.Popularity(1 << 20)),
 			promiseLoad{count: 8, within: 160 * time.Second, least: 4, most: 24, start: 15 * time.Second, task: 3 * time.Second, slots: 4},
 			[]harness.Variant{
@@ -168,40 +164,17 @@ func promiseEngines() []promiseEngine {
 }
 
 func promises() (all []*experiment.Spec) {
+	compared := []comparison{
+		{"sdr", "deadlines met", -1, 2, true}, {"accuracy", "tasks done at the deadline", -1, 2, true}, {"bound_s", "time to the error bound", 1, 5, false},
+	}
 	for _, e := range promiseEngines() {
-		s := &experiment.Spec{
-			Name: "promises-" + e.name, Says: "admission and copies of stragglers, jobs with deadlines and error bounds, engine " + e.name, Files: e.files, Pairs: 5, Run: e.run,
-		}
-		for _, v := range e.variants {
-			s.Variants = append(s.Variants, v.Name)
-		}
-		for _, theirs := range s.Variants[1:] {
-			s.Claims = append(s.Claims,
-				notWorse("sdr", "deadlines met", ours, theirs, -1, 2, true),
-				notWorse("accuracy", "tasks done at the deadline", ours, theirs, -1, 2, true),
-				notWorse("bound_s", "time to the error bound", ours, theirs, 1, 5, false))
-		}
-		all = append(all, s)
+		says := "admission and copies of stragglers, jobs with deadlines and error bounds, engine " + e.name
+		all = append(all, versus("promises-"+e.name, says, e.variants, compared, harness.Setup{
+			Coordinators: 3, Nodes: 2, Engine: e.engine, For: e.load.within, Margin: 0.2, Sprint: 20, Refill: 0.1,
+			Steps: thirds(e.load.within, []float64{0.80, 0.60}, []float64{0.70, 0.50}),
+		}, e.load.jobs, promiseFigures))
 	}
 	return all
-}
-
-func (e *promiseEngine) run(ctx context.Context, r *experiment.Run) (experiment.Figures, error) {
-	s := &harness.Setup{
-		Coordinators: 3, Nodes: 2, Engine: e.engine, Jobs: e.load.jobs(r.Seed), For: e.load.within, Margin: 0.2, Sprint: 20, Refill: 0.1,
-		Steps: []harness.Step{{At: 0, Caps: []float64{0.80, 0.60}}, {At: e.load.within / 3, Caps: []float64{0.70, 0.50}}, {At: e.load.within * 2 / 3, Caps: []float64{0.80, 0.60}}},
-	}
-	for _, v := range e.variants {
-		if v.Name == r.Variant {
-			s.Variant = v
-		}
-	}
-	seen, err := harness.Serve(ctx, r, s)
-	if err != nil {
-		return nil, err
-	}
-	f := promiseFigures(seen)
-	return f, e.engine.Record(r, f)
 }
 
 // promiseFigures are those of all submitted jobs: a refused one has met nothing. A kind without jobs has none.
@@ -241,28 +214,4 @@ func promiseFigures(seen *harness.Seen) experiment.Figures {
 		f["wasted_s"] = wasted
 	}
 	return f
-}
-
-// means are means of values by name.
-type means map[string][]float64
-
-func (m means) add(name string, x float64) { m[name] = append(m[name], x) }
-
-func (m means) figures() experiment.Figures {
-	f := experiment.Figures{}
-	for name, values := range m {
-		sum := 0.0
-		for _, x := range values {
-			sum += x
-		}
-		f[name] = sum / float64(len(values))
-	}
-	return f
-}
-
-func one(yes bool) float64 {
-	if yes {
-		return 1
-	}
-	return 0
 }

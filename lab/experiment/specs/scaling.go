@@ -160,26 +160,23 @@ func yarnSpeedups(p scaled, pair experiment.Pair) (all []scaling.Point) {
 // factors adds the claims about IPSO's factors of a job whose maps each have the same work: EX(n) is about n, and IN(n) is
 // about 1 where the reducer's work does not depend on the degree, and rises where it has all that the maps read.
 func factors(s *experiment.Spec, p scaled) {
-	slope := func(of func(f *ipso.Factors) float64) func(experiment.Pair) float64 {
-		return func(pair experiment.Pair) float64 {
+	slope := func(id, what string, of func(f *ipso.Factors) float64) experiment.Claim {
+		return claim("R-"+p.name+"/"+id, p.name+": slope of "+id+" by n, the "+what, "", experiment.Above(0), func(pair experiment.Pair) float64 {
 			f, err := ipso.FitFactors(yarnWorkloads(p, pair))
 			if err != nil {
 				return math.NaN()
 			}
 			return of(f)
-		}
+		})
 	}
-	in := experiment.Claim{
-		ID: "R-" + p.name + "/IN", What: p.name + ": slope of IN by n, the serial work does not grow", Value: slope(func(f *ipso.Factors) float64 { return f.IN.Above.Slope.Value }),
-		Met: experiment.Mean(experiment.AtMost(flatSlope)), Order: experiment.Mean(experiment.AtMost(flatSlope)),
+	ex := slope("EX", "parallel work grows with the degree", func(f *ipso.Factors) float64 { return f.EX.Slope.Value })
+	ex.Met, ex.Order = experiment.Mean(experiment.Range{Low: 1 - exTolerance, High: 1 + exTolerance}), ex.Met
+	in := slope("IN", "serial work grows", func(f *ipso.Factors) float64 { return f.IN.Above.Slope.Value })
+	if !p.rises {
+		in.What = p.name + ": slope of IN by n, the serial work does not grow"
+		in.Met, in.Order = experiment.Mean(experiment.AtMost(flatSlope)), experiment.Mean(experiment.AtMost(flatSlope))
 	}
-	if p.rises {
-		in.What, in.Met, in.Order = p.name+": slope of IN by n, the serial work grows", experiment.Within(experiment.Above(0)), experiment.Mean(experiment.Above(0))
-	}
-	s.Claims = append(s.Claims, experiment.Claim{
-		ID: "R-" + p.name + "/EX", What: p.name + ": slope of EX by n, the parallel work grows with the degree", Value: slope(func(f *ipso.Factors) float64 { return f.EX.Slope.Value }),
-		Met: experiment.Mean(experiment.Range{Low: 1 - exTolerance, High: 1 + exTolerance}), Order: experiment.Within(experiment.Above(0)),
-	}, in)
+	s.Claims = append(s.Claims, ex, in)
 }
 
 // parse splits the name of a variant.
@@ -266,9 +263,7 @@ func stages(began time.Time, tasks []spark.TaskRecord) (experiment.Figures, erro
 		if at, known := first[t.Stage]; !known || t.Begun.Before(at) {
 			first[t.Stage] = t.Begun
 		}
-		if t.Ended.After(last[t.Stage]) {
-			last[t.Stage] = t.Ended
-		}
+		last[t.Stage] = later(last[t.Stage], t.Ended)
 		if t.Begun.Before(begin) {
 			begin = t.Begun
 		}
@@ -313,6 +308,13 @@ func scaleYARN(ctx context.Context, r *experiment.Run) (f experiment.Figures, er
 	return workloads(got.History, on.units)
 }
 
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
 // workloads are the parts of a MapReduce job: its maps, from their last end on its reducer, and the rest.
 func workloads(h *jhist.History, units int) (experiment.Figures, error) {
 	maps, reduces := h.Of("MAP", "SUCCEEDED"), h.Of("REDUCE", "SUCCEEDED")
@@ -324,16 +326,10 @@ func workloads(h *jhist.History, units int) (experiment.Figures, error) {
 		took := a.Finished.Sub(a.Started).Seconds()
 		f["parallel_s"] += took
 		longest = max(longest, took)
-		if a.Finished.After(end) {
-			end = a.Finished
-		}
+		end = later(end, a.Finished)
 	}
 	for _, a := range reduces {
-		from := a.Started
-		if from.Before(end) {
-			from = end
-		}
-		f["serial_s"] = max(f["serial_s"], a.Finished.Sub(from).Seconds())
+		f["serial_s"] = max(f["serial_s"], a.Finished.Sub(later(a.Started, end)).Seconds())
 	}
 	f["slowest_s"] = max(longest, f["parallel_s"]/float64(units))
 	f["rest_s"] = max(0, h.Ended.Sub(h.Submitted).Seconds()-f["slowest_s"]-f["serial_s"])

@@ -204,7 +204,7 @@ func TestSchedulerRunsSpark(t *testing.T) {
 	testkit.Check(t, s.command(&ignored, "scheduler", "cancel", low.ID, "--addr", s.site.Scheduler(), "--reason", "test"))
 	s.ends("reports", "cancelled")
 	s.await("executors are left", func() bool { return s.Executors() == 0 })
-	if apps, err := s.Applications(s.ctx); err != nil || len(apps) > 0 {
+	if apps, err := s.Cores(s.ctx); err != nil || len(apps) > 0 {
 		t.Errorf("left of the driver: %v, %v", apps, err)
 	}
 
