@@ -2,7 +2,6 @@ package report
 
 import (
 	"bytes"
-	"encoding/csv"
 	"fmt"
 	"io"
 	"maps"
@@ -51,9 +50,6 @@ func writeFile(path string, make func(io.Writer) error) error {
 	}
 	return renameio.WriteFile(path, b.Bytes(), 0o644, renameio.WithTempDir(filepath.Dir(path)))
 }
-
-// CSV writes rows, the first of them the names of the columns.
-func CSV(w io.Writer, rows [][]string) error { return csv.NewWriter(w).WriteAll(rows) }
 
 // Markdown writes rows as a table of a page of docs, the first of them its head.
 func Markdown(w io.Writer, rows [][]string) error {

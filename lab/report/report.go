@@ -1,9 +1,11 @@
 package report
 
 import (
+	"encoding/csv"
 	"fmt"
 	"image/color"
 	"io"
+	"strconv"
 	"strings"
 
 	"gonum.org/v1/plot/plotter"
@@ -59,7 +61,7 @@ func (r *Report) Verdict() error {
 // Files are the targets as a table for programs, as a table for a page of docs, and as a plot.
 func (r *Report) Files() Files {
 	return Files{
-		"targets.csv": func(w io.Writer) error { return CSV(w, r.csv()) },
+		"targets.csv": func(w io.Writer) error { return csv.NewWriter(w).WriteAll(r.csv()) },
 		"targets.md": func(w io.Writer) error {
 			return Markdown(w, append([][]string{{"target", "quantity", "paper", "got", "bounds", "oracle", "verdict", "note"}}, r.rows()...))
 		},
@@ -73,7 +75,11 @@ func (r *Report) csv() [][]string {
 		t := &r.Targets[i]
 		row := []string{t.ID, t.What, t.Unit}
 		for _, v := range []*float64{t.Paper, t.Got, t.Low, t.High, t.Oracle} {
-			row = append(row, maybe(v))
+			cell := "" // unknown
+			if v != nil {
+				cell = strconv.FormatFloat(*v, 'f', 5, 64)
+			}
+			row = append(row, cell)
 		}
 		rows = append(rows, append(row, string(t.Verdict), t.Note))
 	}
@@ -98,7 +104,7 @@ func (r *Report) draw(w io.Writer) error {
 		}
 	}
 	for i, v := range []Verdict{Met, Order, Short} {
-		if err := dots(c, string(v), at[v], []color.Color{chart.Blue, chart.Orange, chart.Red}[i], draw.CircleGlyph{}); err != nil {
+		if err := dots(c, string(v), at[v], []color.Color{chart.Blue, chart.Orange, chart.Red}[i]); err != nil {
 			return err
 		}
 	}
@@ -109,11 +115,13 @@ func (r *Report) draw(w io.Writer) error {
 }
 
 // dots draws points of one colour, with a name beside the plot.
-func dots(c *chart.Plot, name string, at []plotter.XY, colour color.Color, shape draw.GlyphDrawer) error {
+func dots(c *chart.Plot, name string, at []plotter.XY, colour color.Color) error {
 	if len(at) == 0 {
 		return nil
 	}
-	if err := c.Dots(at, func(int) draw.GlyphStyle { return draw.GlyphStyle{Color: colour, Radius: vg.Points(3.5), Shape: shape} }); err != nil {
+	if err := c.Dots(at, func(int) draw.GlyphStyle {
+		return draw.GlyphStyle{Color: colour, Radius: vg.Points(3.5), Shape: draw.CircleGlyph{}}
+	}); err != nil {
 		return err
 	}
 	// A line of no length lends its colour to the name.

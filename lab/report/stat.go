@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"math"
-	"strconv"
 
 	"gonum.org/v1/gonum/stat/distuv"
 )
@@ -72,15 +71,4 @@ func (s Stat) String() string {
 		digits = 1
 	}
 	return fmt.Sprintf("%.*f ± %.*f", digits, s.Mean, digits, (s.High-s.Low)/2)
-}
-
-// Number is a number as files have it.
-func Number(x float64) string { return strconv.FormatFloat(x, 'f', 5, 64) }
-
-// maybe is a number as files have it, empty if it is unknown.
-func maybe(x *float64) string {
-	if x == nil {
-		return ""
-	}
-	return Number(*x)
 }

@@ -34,5 +34,5 @@ func simulate(ctx context.Context, o *papers.Options) (*papers.Result, error) {
 		return nil, err
 	}
 	f := &figures{trials: trials, measured: measured}
-	return &papers.Result{Targets: f.targets(), Tables: map[string][][]string{"policies.md": f.policies()}}, nil
+	return &papers.Result{Targets: f.targets()}, nil
 }

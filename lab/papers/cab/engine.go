@@ -155,20 +155,11 @@ func (e *engine) now() time.Duration { return e.clock.Now() }
 
 // outcome is the result of a run.
 type outcome struct {
-	ends    []time.Duration
-	mapEnds []time.Duration
+	ends []time.Duration
 	// done is how many tasks each job has completed, least how many it had to.
 	done, least []int
 	// learned is the uncapped finish time that was learned of each job; 0 for none.
 	learned []time.Duration
-}
-
-// makespan is when the last job ended.
-func (o *outcome) makespan() (last time.Duration) {
-	for _, end := range o.ends {
-		last = max(last, end)
-	}
-	return last
 }
 
 // run runs a set-up to its end. watch, when not nil, sees what the job loop sees.
@@ -181,8 +172,8 @@ func run(s setup, watch func(*engine, *arbiter.Input)) (*outcome, error) {
 	for i, a := range s.apps {
 		e.jobs = append(e.jobs, &job{app: a, Tasks: papers.Tasks{Times: s.times[i]}, reduce: a.reduce})
 	}
-	for _, d := range s.uncapped {
-		e.longest = max(e.longest, d)
+	if s.uncapped != nil {
+		e.longest = slices.Max(s.uncapped)
 	}
 	if !s.variant.uncapped {
 		e.learner, e.arbiter = arbiter.Taught(s.pool), arbiter.Taught(s.pool)
@@ -193,15 +184,10 @@ func run(s setup, watch func(*engine, *arbiter.Input)) (*outcome, error) {
 	e.play()
 	o := &outcome{learned: e.learned}
 	for i, j := range e.jobs {
-		o.ends, o.mapEnds = append(o.ends, j.end), append(o.mapEnds, j.mapEnd)
+		o.ends = append(o.ends, j.end)
 		o.done, o.least = append(o.done, j.Done), append(o.least, containers.MinTasks(len(j.Times), s.floors[i]))
 	}
 	return o, nil
-}
-
-// learning are the settings by which uncapped finish times are learned.
-func learning() arbiter.Settings {
-	return arbiter.Settings{Estimator: progress.Learned, Containers: containers.Fair}
 }
 
 func (e *engine) over() bool {
@@ -329,7 +315,7 @@ func (e *engine) learn(in *arbiter.Input) {
 		return
 	}
 	as := *in
-	as.Settings = learning()
+	as.Settings = arbiter.Settings{Estimator: progress.Learned, Containers: containers.Fair}
 	for _, u := range e.learner.Step(e.now(), as).Uncapped {
 		e.learned[index(u.ID)] = u.At
 	}

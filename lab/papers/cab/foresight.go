@@ -10,25 +10,36 @@ import (
 	"headroom/units"
 )
 
-// errors are the sums of how far finish times were off, as shares of the true ones.
-type errors struct {
-	// Once a minute: ours, ours of a job that never ran before, and the paper's filter.
-	learned, fresh, filter float64
-	n                      int
-	// After a step of the cap: the learned curve and the filter, each as it is and blind to power.
-	steps stepErrors
+// The estimators of a job: ours with earlier runs, ours of a job that it has never seen, the
+// paper's filter, and two of them blind to power.
+const (
+	learned = iota
+	fresh
+	filter
+	learnedBlind
+	filterBlind
+	estimatorCount
+)
+
+// sums are how far the finish times of each estimator were off, as shares of the true ones.
+type sums struct {
+	off [estimatorCount]float64
+	n   int
 }
 
-type stepErrors struct {
-	learned, learnedBlind, filter, filterBlind float64
-	n                                          int
+func (s *sums) add(off [estimatorCount]float64, n int) {
+	for i := range off {
+		s.off[i] += off[i]
+	}
+	s.n += n
 }
+
+// errors are those of looks once a minute, and of looks after a step of the cap.
+type errors struct{ minute, step sums }
 
 func (e *errors) add(o *errors) {
-	e.learned, e.fresh, e.filter, e.n = e.learned+o.learned, e.fresh+o.fresh, e.filter+o.filter, e.n+o.n
-	s := &e.steps
-	s.learned, s.learnedBlind = s.learned+o.steps.learned, s.learnedBlind+o.steps.learnedBlind
-	s.filter, s.filterBlind, s.n = s.filter+o.steps.filter, s.filterBlind+o.steps.filterBlind, s.n+o.steps.n
+	e.minute.add(o.minute.off, o.minute.n)
+	e.step.add(o.step.off, o.step.n)
 }
 
 // blindness is which of the estimators that are judged a mutant makes blind to power.
@@ -54,11 +65,8 @@ type foresight struct {
 	stepped         time.Duration // when the cap last stepped; 0: never
 }
 
-// estimators are those of one job: ours with earlier runs, ours of a job that it
-// has never seen, the paper's filter, and two of them blind to power.
-type estimators struct {
-	learned, fresh, filter, learnedBlind, filterBlind *progress.Tracker
-}
+// estimators are those of one job.
+type estimators [estimatorCount]*progress.Tracker
 
 func newForesight(s setup, blind blindness, curve progress.Policy) *foresight {
 	if curve == "" {
@@ -128,7 +136,20 @@ func (f *foresight) look(e *engine, in *arbiter.Input) {
 			then = e.frozen()
 		}
 		was := then.jobs[index(j.ID)]
-		f.errors.note(said, was.end, was.mapEnd, minute, step)
+		var by [estimatorCount]float64
+		for i, at := range said {
+			truth := was.end
+			if i == filter || i == filterBlind {
+				truth = was.mapEnd
+			}
+			by[i] = off(at, truth)
+		}
+		if minute {
+			f.errors.minute.add(by, 1)
+		}
+		if step {
+			f.errors.step.add(by, 1)
+		}
 	}
 }
 
@@ -139,58 +160,34 @@ func (f *foresight) of(j *arbiter.Job) *estimators {
 			pool = f.poolBlind
 		}
 		f.jobs[j.ID] = &estimators{
-			learned: progress.NewTrackerWith(f.curve, pool.Prior(j.Name)), fresh: progress.NewTracker(f.curve),
-			filter:       progress.NewTracker(progress.Paper),
-			learnedBlind: progress.NewTrackerWith(progress.Learned, f.poolBlind.Prior(j.Name)), filterBlind: progress.NewTracker(progress.Paper),
+			progress.NewTrackerWith(f.curve, pool.Prior(j.Name)), progress.NewTracker(f.curve), progress.NewTracker(progress.Paper),
+			progress.NewTrackerWith(progress.Learned, f.poolBlind.Prior(j.Name)), progress.NewTracker(progress.Paper),
 		}
 	}
 	return f.jobs[j.ID]
 }
 
-// each are the estimators in the order of finishes, and which of them are blind.
-func (x *estimators) each(b blindness) [5]struct {
-	tracker *progress.Tracker
-	blind   bool
-} {
-	return [5]struct {
-		tracker *progress.Tracker
-		blind   bool
-	}{{x.learned, b.learned}, {x.fresh, b.learned}, {x.filter, b.filter}, {x.learnedBlind, true}, {x.filterBlind, true}}
+// of reports whether an estimator is blind.
+func (b blindness) of(estimator int) bool {
+	return estimator >= learnedBlind || b.filter && estimator == filter || b.learned && estimator != filter
 }
 
 func (x *estimators) observe(o progress.Observation, b blindness) {
-	for _, t := range x.each(b) {
-		_ = t.tracker.Observe(seenBy(o, t.blind)) // what it refuses it passes over
+	for i, t := range x {
+		_ = t.Observe(seenBy(o, b.of(i))) // what it refuses it passes over
 	}
 }
 
-// finishes are the ends that the estimators foresee.
-type finishes [5]time.Duration
-
-// finish is what each foresees after an observation; known where all do.
-func (x *estimators) finish(o progress.Observation, b blindness) (all finishes, known bool) {
-	for i, t := range x.each(b) {
-		f := t.tracker.Finish(seenBy(o, t.blind).Power, o.Containers, float64(o.Tasks))
+// finish is the end that each foresees after an observation; known where all do.
+func (x *estimators) finish(o progress.Observation, b blindness) (all [estimatorCount]time.Duration, known bool) {
+	for i, t := range x {
+		f := t.Finish(seenBy(o, b.of(i)).Power, o.Containers, float64(o.Tasks))
 		if !f.Known {
 			return all, false
 		}
 		all[i] = f.At
 	}
 	return all, true
-}
-
-// note adds how far the finish times of one look were off.
-func (e *errors) note(said finishes, end, mapEnd time.Duration, minute, step bool) {
-	if minute {
-		e.learned, e.fresh, e.filter = e.learned+off(said[0], end), e.fresh+off(said[1], end), e.filter+off(said[2], mapEnd)
-		e.n++
-	}
-	if step {
-		s := &e.steps
-		s.learned, s.filter = s.learned+off(said[0], end), s.filter+off(said[2], mapEnd)
-		s.learnedBlind, s.filterBlind = s.learnedBlind+off(said[3], end), s.filterBlind+off(said[4], mapEnd)
-		s.n++
-	}
 }
 
 // off is how far a time is from the true one, as a share of that.

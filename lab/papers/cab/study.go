@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
-	"time"
 
 	"headroom/jobs/arbiter"
 	"headroom/jobs/containers"
@@ -226,11 +225,7 @@ func (s *study) one(t *trial, k key, base setup) (result, error) {
 	if see.judge != nil {
 		t.errors.add(&see.judge.errors)
 	}
-	longest := time.Duration(0)
-	for _, d := range base.uncapped {
-		longest = max(longest, d)
-	}
-	r := result{runtime: o.makespan().Seconds() / longest.Seconds(), done: 1, held: see.means()}
+	r := result{runtime: slices.Max(o.ends).Seconds() / slices.Max(base.uncapped).Seconds(), done: 1, held: see.means()}
 	for i, end := range o.ends {
 		r.jobs = append(r.jobs, end.Seconds()/base.uncapped[i].Seconds())
 		r.done = min(r.done, float64(o.done[i])/float64(o.least[i]))

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 
 	"headroom/lab/report"
 )
@@ -21,12 +20,20 @@ func (f *figures) each(of func(t *trial) (float64, bool)) report.Stat {
 	return report.Each(f.trials, func(t trial) (float64, bool) { return of(&t) })
 }
 
-// runtime is the normalised runtime of an experiment.
-func (f *figures) runtime(k key) report.Stat {
+// of is a quantity of an experiment.
+func (f *figures) of(k key, quantity func(*result) float64) report.Stat {
 	return f.each(func(t *trial) (float64, bool) {
 		r, ok := t.results[k]
-		return r.runtime, ok
+		if !ok {
+			return 0, false
+		}
+		return quantity(&r), true
 	})
+}
+
+// runtime is the normalised runtime of an experiment.
+func (f *figures) runtime(k key) report.Stat {
+	return f.of(k, func(r *result) float64 { return r.runtime })
 }
 
 // change is by how many percent an experiment takes longer by one variant than by
@@ -118,12 +125,7 @@ func (f *figures) best(keys []key, than string) (best report.Stat, at key) {
 
 // targets judges everything.
 func (f *figures) targets() []report.Target {
-	all := f.table2()
-	all = append(all, f.fig4()...)
-	all = append(all, f.shares(), f.byCap())
-	all = append(all, f.against()...)
-	all = append(all, f.estimates()...)
-	return append(all, f.table1()...)
+	return slices.Concat(f.table2(), f.fig4(), []report.Target{f.shares(), f.byCap()}, f.baselines(), f.estimates(), f.table1())
 }
 
 // noise is how much the paper's own runs of one experiment differ: its capped runs, which
@@ -203,23 +205,11 @@ func (f *figures) fig4() []report.Target {
 
 // shares is D6: who has more containers in the run of Fig. 5.
 func (f *figures) shares() report.Target {
-	held := make([]report.Stat, 3)
+	var held [3]report.Stat
 	for i := range held {
-		held[i] = f.each(func(t *trial) (float64, bool) {
-			r, ok := t.results[figure5()]
-			if !ok {
-				return 0, false
-			}
-			return r.held[i], true
-		})
+		held[i] = f.of(figure5(), func(r *result) float64 { return r.held[i] })
 	}
-	least := f.each(func(t *trial) (float64, bool) {
-		r, ok := t.results[figure5()]
-		if !ok {
-			return 0, false
-		}
-		return min(r.held[0]-r.held[1], r.held[1]-r.held[2]), true
-	})
+	least := f.of(figure5(), func(r *result) float64 { return min(r.held[0]-r.held[1], r.held[1]-r.held[2]) })
 	return report.Judge("D6", "Fig. 5: by how many containers each queue has more than the next, the least", "containers", least, least.Mean >= 1,
 		fmt.Sprintf("means over time, while all run: queue 1 %.1f, queue 2 %.1f, queue 3 %.1f: to be in this order, by 1 or more", held[0].Mean, held[1].Mean, held[2].Mean))
 }
@@ -246,10 +236,10 @@ func (f *figures) byCap() report.Target {
 // less than runs of one experiment differ.
 const worstSlack = 0.005
 
-// against is D8: ours against CAB as printed, as published, and against equal shares, in
+// baselines are D8: ours against CAB as printed, as published, and against equal shares, in
 // the same runs. Ours lets running maps end, as it ships; CAB's variants kill them, which
 // is the better way for them.
-func (f *figures) against() []report.Target {
+func (f *figures) baselines() []report.Target {
 	floor := f.each(func(t *trial) (float64, bool) {
 		least, known := math.Inf(1), false
 		for _, k := range experiments(ours, anySet, anyCaps) {
@@ -259,44 +249,48 @@ func (f *figures) against() []report.Target {
 		}
 		return least, known
 	})
+	jobs := func(r *result) []float64 { return r.jobs }
+	set := func(r *result) []float64 { return []float64{r.runtime} }
 	return []report.Target{
-		f.lower("D8/mean", "ours against policy paper: normalised runtime of a job, mean", paper, jobRuntimes),
-		f.notHigher("D8/worst", "ours against policy paper: normalised runtime of a job, worst", paper, jobRuntimes),
-		f.lower("D8/sets-mean", "ours against policy paper: normalised runtime of a set, mean", paper, setRuntime),
-		f.notHigher("D8/sets-worst", "ours against policy paper: normalised runtime of a set, worst", paper, setRuntime),
-		f.lower("D8/equal-mean", "ours against equal shares: normalised runtime of a job, mean", equal, jobRuntimes),
-		f.notHigher("D8/equal-worst", "ours against equal shares: normalised runtime of a job, worst", equal, jobRuntimes),
-		f.lower("D8/equal-sets", "ours against equal shares: normalised runtime of a set, mean", equal, setRuntime),
-		f.lower("D8/released-mean", "ours against policy released: normalised runtime of a job, mean", released, jobRuntimes),
-		f.lower("D8/released-sets", "ours against policy released: normalised runtime of a set, mean", released, setRuntime),
+		f.against("D8/mean", "ours against policy paper: normalised runtime of a job, mean", paper, jobs, false),
+		f.against("D8/worst", "ours against policy paper: normalised runtime of a job, worst", paper, jobs, true),
+		f.against("D8/sets-mean", "ours against policy paper: normalised runtime of a set, mean", paper, set, false),
+		f.against("D8/sets-worst", "ours against policy paper: normalised runtime of a set, worst", paper, set, true),
+		f.against("D8/equal-mean", "ours against equal shares: normalised runtime of a job, mean", equal, jobs, false),
+		f.against("D8/equal-worst", "ours against equal shares: normalised runtime of a job, worst", equal, jobs, true),
+		f.against("D8/equal-sets", "ours against equal shares: normalised runtime of a set, mean", equal, set, false),
+		f.against("D8/released-mean", "ours against policy released: normalised runtime of a job, mean", released, jobs, false),
+		f.against("D8/released-sets", "ours against policy released: normalised runtime of a set, mean", released, set, false),
 		report.Judge("D8/floor", "ours: tasks done over the quality floor, least of all jobs", "", floor, floor.Mean >= 1, "to be 1 or more in every run"),
 	}
 }
 
-func jobRuntimes(r *result) []float64 { return r.jobs }
-func setRuntime(r *result) []float64  { return []float64{r.runtime} }
-
-func (f *figures) lower(id, what, than string, values func(*result) []float64) report.Target {
-	return f.held(id, what, than, values, meanOf, "to be lower, beyond the bounds", func(by report.Stat) bool { return by.High < 0 })
-}
-
-func (f *figures) notHigher(id, what, than string, values func(*result) []float64) report.Target {
-	return f.held(id, what, than, values, slices.Max[[]float64], "not to be higher by more than 0.5 %",
-		func(by report.Stat) bool { return by.Mean <= 100*worstSlack })
-}
-
-// held holds a quantity of all experiments by ours against that by another variant.
-func (f *figures) held(id, what, than string, values func(*result) []float64, of func([]float64) float64, rule string, ok func(by report.Stat) bool) report.Target {
-	mine, theirs, by := f.compared(than, values, false, of)
+// against holds the mean or the worst case of all experiments by ours against that by another variant.
+func (f *figures) against(id, what, than string, values func(*result) []float64, worst bool) report.Target {
+	of, rule := meanOf, "to be lower, beyond the bounds"
+	if worst {
+		of, rule = slices.Max[[]float64], "not to be higher by more than 0.5 %"
+	}
+	over := func(variant string, oracle bool) report.Stat {
+		return f.each(func(t *trial) (float64, bool) { return t.over(variant, oracle, values, of) })
+	}
+	mine, theirs := over(ours, false), over(than, false)
+	by := f.each(func(t *trial) (float64, bool) {
+		a, ok := t.over(ours, false, values, of)
+		b, ok2 := t.over(than, false, values, of)
+		return (a/b - 1) * 100, ok && ok2
+	})
+	mine.Known = mine.Known && theirs.Known
 	note := fmt.Sprintf("%.4f, %s %.4f, %+.2f %% (%+.2f to %+.2f): %s", mine.Mean, than, theirs.Mean, by.Mean, by.Low, by.High, rule)
-	if kills := f.each(func(t *trial) (float64, bool) { return t.over(oursKill, false, values, of) }); kills.Known && named(than)[0].kills {
+	if kills := over(oursKill, false); kills.Known && named(than)[0].kills {
 		note += fmt.Sprintf("; %s kills running maps, if ours did too %.4f", than, kills.Mean)
 	}
-	a, b, _ := f.compared(than, values, true, of)
+	a, b := over(ours, true), over(than, true)
+	a.Known = a.Known && b.Known
 	if a.Known {
 		note += fmt.Sprintf("; with an oracle %.4f, %s %.4f", a.Mean, than, b.Mean)
 	}
-	return report.WithOracle(a, report.Judge(id, what, "", mine, ok(by), note))
+	return report.WithOracle(a, report.Judge(id, what, "", mine, !worst && by.High < 0 || worst && by.Mean <= 100*worstSlack, note))
 }
 
 func meanOf(values []float64) float64 {
@@ -305,21 +299,6 @@ func meanOf(values []float64) float64 {
 		sum += v
 	}
 	return sum / float64(len(values))
-}
-
-// compared is a quantity of all experiments by ours, by another variant, and the
-// difference in percent, each over the seeds.
-func (f *figures) compared(than string, values func(*result) []float64, oracle bool, of func([]float64) float64) (mine, theirs, by report.Stat) {
-	all := func(t *trial, variant string) (float64, bool) { return t.over(variant, oracle, values, of) }
-	mine = f.each(func(t *trial) (float64, bool) { return all(t, ours) })
-	theirs = f.each(func(t *trial) (float64, bool) { return all(t, than) })
-	by = f.each(func(t *trial) (float64, bool) {
-		a, ok := all(t, ours)
-		b, ok2 := all(t, than)
-		return (a/b - 1) * 100, ok && ok2
-	})
-	mine.Known = mine.Known && theirs.Known
-	return mine, theirs, by
 }
 
 // over is a quantity of all experiments by a variant.
@@ -346,22 +325,21 @@ const (
 
 // estimates is D9 to D11.
 func (f *figures) estimates() []report.Target {
-	mean := func(of func(*errors) (float64, int)) float64 {
+	minute, step := func(e *errors) *sums { return &e.minute }, func(e *errors) *sums { return &e.step }
+	mean := func(of func(*errors) *sums, estimator int) float64 {
 		sum, n := 0.0, 0
 		for i := range f.trials {
-			s, k := of(&f.trials[i].errors)
-			sum, n = sum+s, n+k
+			s := of(&f.trials[i].errors)
+			sum, n = sum+s.off[estimator], n+s.n
 		}
 		return sum / float64(max(1, n)) * 100
 	}
-	ratio := func(of func(*errors) (a, b float64)) report.Stat {
-		return f.each(func(t *trial) (float64, bool) { a, b := of(&t.errors); return a / b, b > 0 })
+	ratio := func(of func(*errors) *sums, a, b int) report.Stat {
+		return f.each(func(t *trial) (float64, bool) { s := of(&t.errors); return s.off[a] / s.off[b], s.off[b] > 0 })
 	}
-	all := ratio(func(e *errors) (float64, float64) { return e.learned, e.filter })
-	filter := ratio(func(e *errors) (float64, float64) { return e.steps.filter, e.steps.filterBlind })
-	learned := ratio(func(e *errors) (float64, float64) { return e.steps.learned, e.steps.learnedBlind })
-	off := f.each(func(t *trial) (float64, bool) {
-		sum, keys := 0.0, experiments(capped, anySet, anyCaps)
+	all, eq1, curve := ratio(minute, learned, filter), ratio(step, filter, filterBlind), ratio(step, learned, learnedBlind)
+	keys := experiments(capped, anySet, anyCaps)
+	off := f.each(func(t *trial) (sum float64, known bool) {
 		for _, k := range keys {
 			r, ok := t.results[k]
 			if !ok {
@@ -374,41 +352,13 @@ func (f *figures) estimates() []report.Target {
 	return []report.Target{
 		report.Judge("D9", "error of finish times: ours over the paper's filter", "", all, all.Mean < halved, fmt.Sprintf(
 			"mean errors: ours %.2f %% (%.2f %% of jobs that never ran before), the filter %.2f %%: to be less than half",
-			mean(func(e *errors) (float64, int) { return e.learned, e.n }), mean(func(e *errors) (float64, int) { return e.fresh, e.n }), mean(func(e *errors) (float64, int) { return e.filter, e.n }))),
-		report.Judge("D10/filter", "eq. (1) after a step of the cap: error of finish times, with its power term over without", "", filter, filter.High < 1, fmt.Sprintf(
+			mean(minute, learned), mean(minute, fresh), mean(minute, filter))),
+		report.Judge("D10/filter", "eq. (1) after a step of the cap: error of finish times, with its power term over without", "", eq1, eq1.High < 1, fmt.Sprintf(
 			"in the 20 s after each of the two steps of the stepping cap: with %.2f %%, without %.2f %%: to be less",
-			mean(func(e *errors) (float64, int) { return e.steps.filter, e.steps.n }), mean(func(e *errors) (float64, int) { return e.steps.filterBlind, e.steps.n }))),
-		report.Judge("D10/learned", "the learned curve after a step of the cap: error of finish times, with power over blind to it", "", learned, learned.Mean < halved, fmt.Sprintf(
-			"at the same looks: with %.2f %%, blind %.2f %%: to be less than half",
-			mean(func(e *errors) (float64, int) { return e.steps.learned, e.steps.n }), mean(func(e *errors) (float64, int) { return e.steps.learnedBlind, e.steps.n }))),
+			mean(step, filter), mean(step, filterBlind))),
+		report.Judge("D10/learned", "the learned curve after a step of the cap: error of finish times, with power over blind to it", "", curve, curve.Mean < halved, fmt.Sprintf(
+			"at the same looks: with %.2f %%, blind %.2f %%: to be less than half", mean(step, learned), mean(step, learnedBlind))),
 		report.Judge("D11", "uncapped finish times that are learned under a cap, from earlier runs of other draws: mean error", "%", off, off.Mean <= learnedMost,
 			fmt.Sprintf("to be at most %d %%", learnedMost)),
 	}
-}
-
-// policies are the results of each variant over all experiments: means of the runtimes of
-// sets and of jobs, the worst job, and the means with an oracle.
-func (f *figures) policies() [][]string {
-	rows := [][]string{{"variant", "running maps", "sets", "sets, oracle", "jobs", "jobs, oracle", "worst job", "worst set"}}
-	for _, v := range variants() {
-		all := func(oracle bool, values func(*result) []float64, of func([]float64) float64) string {
-			s := f.each(func(t *trial) (float64, bool) { return t.over(v.name, oracle, values, of) })
-			if !s.Known {
-				return ""
-			}
-			return strconv.FormatFloat(s.Mean, 'f', 3, 64)
-		}
-		stop := "run to their ends"
-		switch {
-		case v.exact:
-			stop = "never stopped"
-		case v.kills:
-			stop = "killed"
-		}
-		rows = append(rows, []string{
-			v.name, stop, all(false, setRuntime, meanOf), all(true, setRuntime, meanOf), all(false, jobRuntimes, meanOf), all(true, jobRuntimes, meanOf),
-			all(false, jobRuntimes, slices.Max[[]float64]), all(false, setRuntime, slices.Max[[]float64]),
-		})
-	}
-	return rows
 }

@@ -40,16 +40,14 @@ type mistake struct {
 // The variants by name; the first two run all tasks of all jobs. Where a name ends in
 // how a job is stopped, that differs from the variant of the name alone.
 const (
-	uncapped    = "uncapped"
-	capped      = "capped"
-	approx      = "approxhadoop"
-	approxDrain = "approxhadoop-drain"
-	paper       = "paper"
-	paperDrain  = "paper-drain"
-	released    = "released"
-	equal       = "equal"
-	ours        = "stretch"
-	oursKill    = "stretch-kill"
+	uncapped = "uncapped"
+	capped   = "capped"
+	approx   = "approxhadoop"
+	paper    = "paper"
+	released = "released"
+	equal    = "equal"
+	ours     = "stretch"
+	oursKill = "stretch-kill"
 )
 
 // variants are those that run under a cap, in the order in which they are shown.
@@ -64,9 +62,7 @@ func variants() []variant {
 	return []variant{
 		{name: capped, exact: true, settings: plain},
 		{name: approx, kills: true, settings: plain},
-		{name: approxDrain, settings: plain},
 		{name: paper, kills: true, settings: printed},
-		{name: paperDrain, settings: printed},
 		{name: released, kills: true, settings: code},
 		{name: equal, settings: even},
 		{name: ours, settings: arbiter.DefaultSettings()},

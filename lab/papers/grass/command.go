@@ -30,8 +30,8 @@ func NewCommand() *cobra.Command {
 		Short: "Speculation for jobs with deadlines and error bounds (GRASS)",
 		Long: `Repeats GRASS's experiments: jobs of three sizes on a fair share of 200 machines, with Pareto distributed task times and
 either a deadline 2 to 20 % above the ideal, an error bound of 5 to 30 %, or exact results. The policies are LATE,
-Mantri, GS, RAS, GRASS with one to three factors and several fractions of sample jobs, the strawman, and ours, also
-while a third of the nodes is under a power cap. Estimates come from progress reports and ended tasks. Every policy runs
+Mantri, GS, RAS, GRASS with several fractions of sample jobs, the strawman, and ours, also while a third of the nodes
+is under a power cap. Estimates come from progress reports and ended tasks. Every policy runs
 the same jobs with the same times of copies.
 
 --traces names a folder of published traces. With swim/FB-2010_samples_24_times_1hr_0.tsv the study is repeated with its
@@ -60,7 +60,7 @@ func simulate(ctx context.Context, o *papers.Options) (*papers.Result, error) {
 			return nil, err
 		}
 	}
-	return &papers.Result{Targets: f.targets(), Tables: map[string][][]string{"policies.md": f.policies()}}, nil
+	return &papers.Result{Targets: f.targets()}, nil
 }
 
 // sizes are the numbers of tasks of the trace's jobs; nil, and the reason, without it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"maps"
+	"slices"
 	"testing"
 
 	"headroom/internal/testkit"
@@ -51,14 +52,8 @@ type mutation struct {
 }
 
 // laterScenes are those of C9.
-func laterScenes() (names []string) {
-	for _, s := range slacks() {
-		names = append(names, slackName(s))
-	}
-	for _, n := range dags() {
-		names = append(names, dagName(n, deadlines), dagName(n, errorBounds))
-	}
-	return names
+func laterScenes() []string {
+	return slices.Concat(slackNames(), dagNames(deadlines), dagNames(errorBounds))
 }
 
 // xiNames are the variants of C7.
@@ -73,7 +68,7 @@ func xiNames() (names []string) {
 func instead(p speculation.Policy) func(*variant) { return func(v *variant) { v.policy = p } }
 
 // asGRASS is a variant that is GRASS.
-func asGRASS(v *variant) { *v = learning(v.name, speculation.AllFactors, speculation.Xi) }
+func asGRASS(v *variant) { *v = variant{name: v.name, policy: speculation.GRASS, xi: speculation.Xi} }
 
 // mutations are all mistakes, each with the targets that must notice it.
 func mutations() []mutation {

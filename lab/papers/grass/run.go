@@ -23,11 +23,8 @@ const (
 type variant struct {
 	name   string
 	policy speculation.Policy
-	// restarts lets Mantri kill tasks and begin them again.
-	restarts bool
-	// factors and xi are those of grass and ours.
-	factors speculation.Factors
-	xi      float64
+	// xi is that of grass and ours.
+	xi float64
 	// knows: the policy sees true times. Only the oracle does, and mutants.
 	knows bool
 	// Mistakes of mutants: copies are not started, and estimates are drawn at random.
@@ -55,7 +52,6 @@ type run struct {
 	ended    int
 	view     speculation.View
 	looking  bool
-	launched int
 	at       []float64 // when tasks ended
 	// left and fresh are how good the estimates of t_rem and t_new were.
 	left, fresh speculation.Accuracy
@@ -87,11 +83,7 @@ type node struct{ progress, busy float64 }
 // outcome is what became of a job.
 type outcome struct {
 	// done is the part of the tasks that were done at the end, after took s.
-	done, took float64
-	// useful and lost are slot seconds of copies that ended their tasks and of others.
-	useful, lost float64
-	// second copies started.
-	second      int
+	done, took  float64
 	left, fresh speculation.Accuracy
 	// at is when each of the tasks that are done ended.
 	at []float64
@@ -142,16 +134,7 @@ func play(s *spec, v variant, p promise, past *past, caps *caps) (outcome, error
 }
 
 func (r *run) outcome() outcome {
-	o := outcome{
-		done: float64(r.m.Done) / float64(r.spec.tasks), took: r.m.Now(), useful: r.m.Useful, lost: r.m.Lost,
-		second: r.launched, left: r.left, fresh: r.fresh, at: r.at,
-	}
-	for slot := range r.spec.width {
-		if r.m.Busy(slot) {
-			o.lost += r.m.Now() - r.m.Copy(slot).Began
-		}
-	}
-	return o
+	return outcome{done: float64(r.m.Done) / float64(r.spec.tasks), took: r.m.Now(), left: r.left, fresh: r.fresh, at: r.at}
 }
 
 // learn takes a task that has ended on a slot.
@@ -223,9 +206,6 @@ func (r *run) free() []int {
 
 // start runs the next copy of a task on a slot.
 func (r *run) start(task, slot int) {
-	if r.m.Copies(task) > 0 {
-		r.launched++
-	}
 	work, gamma := r.spec.copied(task, r.started[task])
 	r.started[task]++
 	fresh := float64(r.view.Tasks[task].New)

@@ -14,7 +14,7 @@ func (r *run) see(free []int) {
 	v := &r.view
 	v.Slots, v.Width, v.Utilisation = len(free), r.spec.width, r.spec.utilisation
 	v.Bound = speculation.Bound{ByDeadline: r.promise.left > 0, Left: max(0, seconds(r.promise.left-r.m.Now())), Error: r.promise.err}
-	v.Report, v.Restarts = seconds(lookEvery*median()), r.variant.restarts
+	v.Report, v.Restarts = seconds(lookEvery*median()), r.variant.policy == speculation.Mantri
 	v.Accuracy = accuracyOf(&r.left, &r.fresh)
 	v.Typical = r.typical()
 	v.Speeds, v.Slow = nil, nil

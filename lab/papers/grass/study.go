@@ -6,7 +6,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 
 	"headroom/internal/cli"
 	"headroom/jobs/speculation"
@@ -15,44 +14,34 @@ import (
 
 // The policies that the study runs, by name.
 const (
-	none       = "none"
-	late       = "late"
-	mantri     = "mantri"
-	duplicates = "mantri-copies"
-	gs         = "gs"
-	ras        = "ras"
-	grassName  = "grass"
-	oneFactor  = "grass-1"
-	twoFactors = "grass-2"
-	strawman   = "strawman"
-	ours       = "ours"
-	oracle     = "oracle"
+	none      = "none"
+	late      = "late"
+	mantri    = "mantri"
+	gs        = "gs"
+	ras       = "ras"
+	grassName = "grass"
+	strawman  = "strawman"
+	ours      = "ours"
+	oracle    = "oracle"
 )
 
-// variants are all policies, with three factors and the paper's xi where they learn.
+// variants are all policies, with the paper's xi where they learn.
 func variants() []variant {
 	all := []variant{
 		{name: none, policy: speculation.None},
 		{name: late, policy: speculation.LATE},
-		{name: mantri, policy: speculation.Mantri, restarts: true},
-		{name: duplicates, policy: speculation.Mantri},
+		{name: mantri, policy: speculation.Mantri},
 		{name: gs, policy: speculation.GS},
 		{name: ras, policy: speculation.RAS},
 		{name: strawman, policy: speculation.Strawman},
-		learning(grassName, speculation.AllFactors, speculation.Xi),
-		learning(oneFactor, speculation.ByBound, speculation.Xi),
-		learning(twoFactors, speculation.ByBound|speculation.ByUtilisation, speculation.Xi),
-		{name: ours, policy: speculation.Ours, factors: speculation.AllFactors, xi: speculation.Xi},
+		{name: grassName, policy: speculation.GRASS, xi: speculation.Xi},
+		{name: ours, policy: speculation.Ours, xi: speculation.Xi},
 		{name: oracle, policy: speculation.Oracle, knows: true},
 	}
 	for _, xi := range xis() {
-		all = append(all, learning(xiName(xi), speculation.AllFactors, xi))
+		all = append(all, variant{name: xiName(xi), policy: speculation.GRASS, xi: xi})
 	}
 	return all
-}
-
-func learning(name string, f speculation.Factors, xi float64) variant {
-	return variant{name: name, policy: speculation.GRASS, factors: f, xi: xi}
 }
 
 // xis are the parts of sample jobs that C7 tries.
@@ -95,15 +84,16 @@ const (
 	errorsFew       = "error-few"
 )
 
-func slackName(slack float64) string { return fmt.Sprintf("slack-%.0f", 100*slack) }
-func slacks() []float64              { return []float64{0.02, 0.08, 0.14, 0.2} }
+// slackNames are the scenes of C9 by slack, dagNames those by stages.
+func slackNames() []string { return []string{"slack-2", "slack-8", "slack-14", "slack-20"} }
 
-func dagName(stages int, kind string) string { return "dag-" + strconv.Itoa(stages+1) + "-" + kind }
-func dags() []int                            { return []int{1, 3, 5} }
+func dagNames(kind string) []string {
+	return []string{"dag-2-" + kind, "dag-4-" + kind, "dag-6-" + kind}
+}
 
 // scenes are all experiments.
 func scenes() []scene {
-	all := []string{none, late, mantri, duplicates, gs, ras, strawman, grassName, oneFactor, twoFactors, ours}
+	all := []string{none, late, mantri, gs, ras, strawman, grassName, ours}
 	for _, xi := range xis() {
 		all = append(all, xiName(xi))
 	}
@@ -119,12 +109,13 @@ func scenes() []scene {
 		{name: deadlinesFew, byDeadline: true, few: true, variants: few},
 		{name: errorsFew, few: true, variants: few},
 	}
-	for _, s := range slacks() {
-		out = append(out, scene{name: slackName(s), byDeadline: true, slack: s, variants: []string{late, grassName}})
+	for i, name := range slackNames() {
+		out = append(out, scene{name: name, byDeadline: true, slack: []float64{0.02, 0.08, 0.14, 0.2}[i], variants: []string{late, grassName}})
 	}
-	for _, n := range dags() {
-		out = append(out, scene{name: dagName(n, deadlines), byDeadline: true, stages: n, variants: []string{late, grassName}},
-			scene{name: dagName(n, errorBounds), stages: n, variants: []string{late, grassName}})
+	for _, kind := range []string{deadlines, errorBounds} {
+		for i, name := range dagNames(kind) {
+			out = append(out, scene{name: name, byDeadline: kind == deadlines, stages: 2*i + 1, variants: []string{late, grassName}})
+		}
 	}
 	return out
 }
@@ -162,9 +153,6 @@ type key struct{ scene, variant string }
 type result struct {
 	bins [bins]float64
 	all  float64
-	// lost is the part of the slot time that counted for nothing, second how many copies were
-	// started beside a first, for each task.
-	lost, second float64
 	// left and fresh are the accuracies of the estimates.
 	left, fresh float64
 }
@@ -235,7 +223,7 @@ type memory struct {
 
 // recall are the samples that a variant's earlier jobs gave.
 func (m *memory) recall(v variant) (*past, error) {
-	p := &past{samples: speculation.NewSamples(v.factors)}
+	p := &past{samples: speculation.NewSamples(speculation.AllFactors)}
 	for i := range m.jobs {
 		s := &m.jobs[i]
 		policy, sample := speculation.Explore(v.xi, s.explore)
@@ -367,7 +355,6 @@ func (sc *scene) run(jobs []spec, v variant, m *memory) (result, error) {
 	}
 	var r result
 	var n [bins]float64
-	var useful, lost, tasks float64
 	var left, fresh mean
 	for i := range jobs {
 		s := &jobs[i]
@@ -396,14 +383,13 @@ func (sc *scene) run(jobs []spec, v variant, m *memory) (result, error) {
 		r.bins[s.bin] += value
 		n[s.bin]++
 		r.all += value / float64(len(jobs))
-		useful, lost, tasks, r.second = useful+o.useful, lost+o.lost, tasks+float64(s.tasks), r.second+float64(o.second)
 		left.add(o.left.Value())
 		fresh.add(o.fresh.Value())
 	}
 	for b := range r.bins {
 		r.bins[b] /= n[b] // without jobs it is unknown
 	}
-	r.lost, r.second, r.left, r.fresh = lost/(lost+useful), r.second/tasks, left.value(), fresh.value()
+	r.left, r.fresh = left.value(), fresh.value()
 	return r, nil
 }
 

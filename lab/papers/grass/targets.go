@@ -3,7 +3,7 @@ package grass
 import (
 	"fmt"
 	"math"
-	"strconv"
+	"slices"
 	"strings"
 
 	"headroom/lab/report"
@@ -68,13 +68,12 @@ func (f *figures) perBin(scene, mine, than string) string {
 
 // targets are C1 to C9, and what ours must do beyond them.
 func (f *figures) targets() []report.Target {
-	all := f.baselines()
-	all = append(all, f.switching()...)
-	all = append(all, f.strawman()...)
-	all = append(all, f.perturbation(deadlines), f.perturbation(errorBounds))
-	all = append(all, f.optimal(deadlinesFew), f.optimal(errorsFew), f.flatSlack(), f.flatDAG(deadlines), f.flatDAG(errorBounds))
-	all = append(all, f.ours()...)
-	return append(all, f.onTrace()...)
+	return slices.Concat(f.baselines(), f.switching(), f.strawman(), []report.Target{
+		f.perturbation(deadlines), f.perturbation(errorBounds), f.optimal(deadlinesFew), f.optimal(errorsFew),
+		f.flat("C9/slack", "gains on LATE by the deadline's slack, 2 to 20 %: how far apart", slackNames()),
+		f.flat("C9/dag-"+deadlines, deadlines+", DAGs of 2 to 6 stages: gains on LATE, how far apart", dagNames(deadlines)),
+		f.flat("C9/dag-"+errorBounds, errorBounds+", DAGs of 2 to 6 stages: gains on LATE, how far apart", dagNames(errorBounds)),
+	}, f.ours(), f.onTrace())
 }
 
 // against is a target of GRASS's gain on a baseline.
@@ -189,22 +188,6 @@ func (f *figures) flat(id, what string, names []string) report.Target {
 	return report.From(0, report.AtMost(10), report.Judge(id, what, "points", spread, low > 0, strings.Join(parts, ", ")+"; all above 0, and at most 10 points apart"))
 }
 
-func (f *figures) flatSlack() report.Target {
-	var names []string
-	for _, s := range slacks() {
-		names = append(names, slackName(s))
-	}
-	return f.flat("C9/slack", "gains on LATE by the deadline's slack, 2 to 20 %: how far apart", names)
-}
-
-func (f *figures) flatDAG(kind string) report.Target {
-	var names []string
-	for _, n := range dags() {
-		names = append(names, dagName(n, kind))
-	}
-	return f.flat("C9/dag-"+kind, kind+", DAGs of 2 to 6 stages: gains on LATE, how far apart", names)
-}
-
 // ours is what our policy must do beyond the paper's: no worse without caps, better under them.
 func (f *figures) ours() (all []report.Target) {
 	for _, scene := range []string{deadlines, errorBounds} {
@@ -230,26 +213,4 @@ func (f *figures) onTrace() []report.Target {
 		t.against("C1/facebook2010", one, deadlines, late, 34, 15),
 		t.against("C2/facebook2010", two, errorBounds, late, 24, 10),
 	}
-}
-
-// policies has a row for each policy in each scene with bins: what it achieves, and at what cost.
-func (f *figures) policies() [][]string {
-	rows := [][]string{{"scene", "policy", "all", "small", "medium", "large", "slot time lost", "copies a task"}}
-	for _, sc := range scenes() {
-		if sc.few || sc.slack > 0 || sc.stages > 0 {
-			continue
-		}
-		for _, v := range named(sc.variants...) {
-			row := []string{sc.name, v.name}
-			for i := range 6 {
-				s := report.Over(f.trials, func(t trial) float64 {
-					r := t[key{sc.name, v.name}]
-					return [...]float64{r.all, r.bins[0], r.bins[1], r.bins[2], r.lost, r.second}[i]
-				})
-				row = append(row, strconv.FormatFloat(s.Mean, 'f', 3, 64))
-			}
-			rows = append(rows, row)
-		}
-	}
-	return rows
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"headroom/jobs/scaling/ipso"
 	"headroom/lab/papers"
@@ -190,10 +191,7 @@ func (r rules) judged(seed uint64, seeds int) ([]report.Target, error) {
 
 // targets are E1 to E7.
 func (f *figures) targets() []report.Target {
-	all := f.closed()
-	all = append(all, f.filterTargets()...)
-	all = append(all, f.teraTargets()...)
-	return append(all, f.predictTargets()...)
+	return slices.Concat(f.closed(), f.filterTargets(), f.teraTargets(), f.predictTargets())
 }
 
 // closed are E1 and E2: identities, types and bounds.
