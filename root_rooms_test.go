@@ -92,7 +92,9 @@ func lowered(counts map[string]int, list []ceiling) []ceiling {
 		}
 		all = append(all, c)
 	}
-	slices.SortFunc(all, func(a, b ceiling) int { return cmp.Or(cmp.Compare(strings.Count(a.name, "/"), strings.Count(b.name, "/")), cmp.Compare(a.name, b.name)) })
+	slices.SortFunc(all, func(a, b ceiling) int {
+		return cmp.Or(cmp.Compare(strings.Count(a.name, "/"), strings.Count(b.name, "/")), cmp.Compare(a.name, b.name))
+	})
 	return all
 }
 

@@ -51,36 +51,36 @@ func states(checks cli.Checks) string {
 
 func TestPreflight(t *testing.T) {
 	t.Parallel()
-	now := time.Now()
+	type date struct{ years, days int } // from now
 	for name, x := range map[string]struct {
 		change func(*testing.T, *Config)
-		at     time.Time
+		at     date
 		want   string
 	}{
-		"nothing is wrong":  {func(*testing.T, *Config) {}, now, ""},
-		"tls off":           {func(_ *testing.T, c *Config) { c.TLS = secure.Config{Mode: "off"} }, now, ""},
-		"expired":           {func(*testing.T, *Config) {}, now.AddDate(30, 0, 0), "tls FAIL"},
-		"ends in 29 days":   {func(*testing.T, *Config) {}, now.AddDate(0, 0, 31), "tls warn"},
-		"a clock of 1970":   {func(*testing.T, *Config) {}, time.Unix(0, 0), "tls FAIL"},
-		"an open key":       {func(t *testing.T, c *Config) { testkit.Check(t, os.Chmod(c.TLS.Key, 0o644)) }, now, "tls FAIL"},
-		"dialled otherwise": {func(_ *testing.T, c *Config) { c.Servers[0].RPC = "localhost:7400" }, now, "tls warn"},
-		"of another server": {func(_ *testing.T, c *Config) { c.ID = "c2"; c.Servers[0].ID = "c2" }, now, "tls FAIL"},
-		"another authority": {func(t *testing.T, c *Config) { c.TLS.CA = testkit.NewCertificates(t).Files(secure.Server, "x").CA }, now, "tls FAIL"},
-		"no gossip key":     {func(t *testing.T, c *Config) { testkit.Check(t, os.Remove(c.Gossip.KeyFile)) }, now, "gossip FAIL"},
-		"open gossip key":   {func(t *testing.T, c *Config) { testkit.Check(t, os.Chmod(c.Gossip.KeyFile, 0o644)) }, now, "gossip warn"},
+		"nothing is wrong":     {func(*testing.T, *Config) {}, date{}, ""},
+		"tls off":              {func(_ *testing.T, c *Config) { c.TLS = secure.Config{Mode: "off"} }, date{}, ""},
+		"expired":              {func(*testing.T, *Config) {}, date{years: 30}, "tls FAIL"},
+		"ends in 29 days":      {func(*testing.T, *Config) {}, date{days: 31}, "tls warn"},
+		"a clock of the 1970s": {func(*testing.T, *Config) {}, date{years: -50}, "tls FAIL"},
+		"an open key":          {func(t *testing.T, c *Config) { testkit.Check(t, os.Chmod(c.TLS.Key, 0o644)) }, date{}, "tls FAIL"},
+		"dialled otherwise":    {func(_ *testing.T, c *Config) { c.Servers[0].RPC = "localhost:7400" }, date{}, "tls warn"},
+		"of another server":    {func(_ *testing.T, c *Config) { c.ID = "c2"; c.Servers[0].ID = "c2" }, date{}, "tls FAIL"},
+		"another authority":    {func(t *testing.T, c *Config) { c.TLS.CA = testkit.NewCertificates(t).Files(secure.Server, "x").CA }, date{}, "tls FAIL"},
+		"no gossip key":        {func(t *testing.T, c *Config) { testkit.Check(t, os.Remove(c.Gossip.KeyFile)) }, date{}, "gossip FAIL"},
+		"open gossip key":      {func(t *testing.T, c *Config) { testkit.Check(t, os.Chmod(c.Gossip.KeyFile, 0o644)) }, date{}, "gossip warn"},
 		"not a pair": {func(t *testing.T, c *Config) {
 			testkit.Check(t, os.Remove(c.Brake.PublicKeyFile))
 			testkit.Check(t, brake.WriteKey(c.Brake.PublicKeyFile+".key", c.Brake.PublicKeyFile))
-		}, now, "brake FAIL"},
-		"no password":         {func(_ *testing.T, c *Config) { c.BMC = BMCConfig{User: "reader", PasswordFile: "/no/such/file"} }, now, "bmc FAIL"},
-		"address of another":  {func(_ *testing.T, c *Config) { c.Servers[0].Raft = "192.0.2.1:7401" }, now, "addresses FAIL"},
-		"state_dir is a file": {func(t *testing.T, c *Config) { testkit.WriteFile(t, c.StateDir, "") }, now, "state_dir FAIL"},
+		}, date{}, "brake FAIL"},
+		"no password":         {func(_ *testing.T, c *Config) { c.BMC = BMCConfig{User: "reader", PasswordFile: "/no/such/file"} }, date{}, "bmc FAIL"},
+		"address of another":  {func(_ *testing.T, c *Config) { c.Servers[0].Raft = "192.0.2.1:7401" }, date{}, "addresses FAIL"},
+		"state_dir is a file": {func(t *testing.T, c *Config) { testkit.WriteFile(t, c.StateDir, "") }, date{}, "state_dir FAIL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := checkable(t)
 			x.change(t, &c)
-			if got := states(c.Preflight(x.at)); got != x.want {
+			if got := states(c.Preflight(time.Now().AddDate(x.at.years, 0, x.at.days))); got != x.want {
 				t.Errorf("%q, want %q", got, x.want)
 			}
 		})

@@ -63,7 +63,7 @@ func TestDevServer(t *testing.T) {
 	dir, addr := filepath.Join(t.TempDir(), "state"), portsInARow(t)
 	start := []string{"run", "--dev", "--rpc", addr, "--state-dir", dir}
 	says := during(t, append(start, "--budget", "2kW"), func() {
-		if text := good(t, "budget", "show", "--addr", addr, "--patience", "20s"); !strings.Contains(text, "rack/r1") || !strings.Contains(text, "2000.0 W") {
+		if text := good(t, "budget", "show", "--addr", addr, "--patience", "2m"); !strings.Contains(text, "rack/r1") || !strings.Contains(text, "2000.0 W") {
 			t.Errorf("it holds\n%s", text)
 		}
 		good(t, "budget", "set", "900W", "--addr", addr)
@@ -77,7 +77,7 @@ func TestDevServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	during(t, append(start, "--budget", "3kW"), func() {
-		if text := good(t, "budget", "show", "--addr", addr, "--patience", "20s"); !strings.Contains(text, "900.0 W") {
+		if text := good(t, "budget", "show", "--addr", addr, "--patience", "2m"); !strings.Contains(text, "900.0 W") {
 			t.Errorf("started again it holds\n%s", text)
 		}
 		if text := good(t, "brake", "show", "--addr", addr); !strings.Contains(text, "SET") {

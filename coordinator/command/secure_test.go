@@ -82,7 +82,7 @@ func TestSecureServer(t *testing.T) {
 	addr, dir := secureServer(t)
 	in := func(name string) string { return filepath.Join(dir, name) }
 	as := func(name string, args ...string) []string {
-		return append(args, "--addr", addr, "--ca", in("ca.crt"), "--cert", in(name+".crt"), "--key", in(name+".key"), "--patience", "20s")
+		return append(args, "--addr", addr, "--ca", in("ca.crt"), "--cert", in(name+".crt"), "--key", in(name+".key"), "--patience", "2m")
 	}
 	if text := good(t, as("mia", "budget", "show")...); !strings.Contains(text, "site/lab") {
 		t.Errorf("an operator reads %s", text)

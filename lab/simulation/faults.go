@@ -347,7 +347,7 @@ func (w *world) doubleIdentity(r random) {
 	var beat func()
 	beat = func() {
 		hb, _ := twin.NextBeat(n.now(), 0, true)
-		told := reportOf(x, hb)
+		told := ledger.ReportOf(x, hb)
 		told.Boot = twinBoot
 		for _, s := range w.servers {
 			w.send(&n.process, &s.process, func() {

@@ -233,7 +233,7 @@ func (n *node) report() {
 	hb, outputs := n.exchange.NextBeat(n.now(), over, known)
 	n.w.judge.lease(n)
 	n.blind = max(0, n.blind-1)
-	r := reportOf(n.spec, hb)
+	r := ledger.ReportOf(n.spec, hb)
 	demand := n.hw.next
 	r.Boot, r.Demand = n.clock.booted.String(), &demand
 	n.last = r
@@ -287,23 +287,4 @@ func (n *node) took(o lease.Took) {
 	if o.Before != o.Grant.Stamp {
 		n.w.tracef("%s took %v of %v", n.name, o.Grant.Cap, o.Grant.Stamp)
 	}
-}
-
-// reportOf is a heartbeat of a node as the leader takes it in, with what the node declared
-// when it opened its stream.
-func reportOf(who ledger.Sighting, hb lease.Heartbeat) ledger.Report {
-	who.Process = hb.Process
-	r := ledger.Report{
-		Sighting: who, Number: hb.Number, Highest: hb.Highest, Stored: hb.Stored, Brake: hb.Brake, Sprint: hb.Sprint,
-		Effective: hb.Effective, EffectiveKnown: hb.EffectiveKnown,
-	}
-	for _, e := range hb.Ended {
-		told := ledger.SprintSpent{ID: e.ID}
-		if e.Measured {
-			spent := e.Spent
-			told.Spent = &spent
-		}
-		r.Ended = append(r.Ended, told)
-	}
-	return r
 }

@@ -17,7 +17,7 @@ func NewCommand() *cobra.Command {
 		Use:     "scale",
 		Short:   "Determine how far jobs should scale out",
 		Long:    "Determines how far jobs should scale out, from the logs of ended runs. docs/scaling.md describes the models.",
-		Example: "  scheduler scale fit --history job_1.jhist --history job_2.jhist",
+		Example: "  scheduler scale fit --input points.json",
 	}
 	cmd.AddCommand(newFit())
 	return cmd
@@ -50,14 +50,13 @@ that the parameter is 0.
 
 With --spark-log or --history the speed-ups come from logs of runs of one job, one log per run: Spark
 event logs (a file or the folder of a rolling log), or MapReduce history files (.jhist), as they are or
-compressed with zstd, lz4 or gzip. The log of a run that has not ended or is not whole is an
-error.
+compressed with zstd, lz4 or gzip: --spark-log app-1 --spark-log app-2 --container-power 12W. The log
+of a run that has not ended or is not whole is an error.
 Spark speed-ups are relative to the log with one task on one executor, or with the same number of tasks
 on one executor. The output then also has the measurements, and advice: the number of containers beyond
 which power is wasted.`,
-		Example: "  scheduler scale fit --input points.json -o json\n  scheduler scale fit --spark-log app-1 --spark-log app-2 --container-power 12W --base-power 40W\n" +
-			"  scheduler scale fit --history job_1.jhist --history job_2.jhist",
-		Args: cobra.NoArgs,
+		Example: "  scheduler scale fit --input points.json -o json",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a, err := o.run(cmd)
 			if err != nil {

@@ -40,14 +40,17 @@ fi
 coordinator domain set rack/r2 --parent site/dev --budget 1kW --yes
 coordinator sprint budget 6kJ --refill 20W --yes
 coordinator snapshot save today.snap
-printf 'the same words\n' >text
+for n in 0 1 2 3; do printf 'the\t3\nsame\t2\nwords\t1\n' >text-$n; done
 cat >words.yaml <<END
 name: words
 class: low
 slots: 2
-map: {input: "$PWD/text", command: [cat, "{input}"]}
+map: {input: "$PWD/text-*", command: [cat, "{input}"]}
+reduce: {command: [powerlab, app, merge]}
 output: "$PWD/out"
 END
+sed 's/^name: words/name: top/' words.yaml >top.yaml
+echo '{"model": "ipso", "points": [{"n": 10, "speedup": 7.471}, {"n": 30, "speedup": 16.521}, {"n": 60, "speedup": 20.107}, {"n": 90, "speedup": 18.765}]}' >points.json
 printf '#!/bin/sh\nexit 0\n' >job.sh
 chmod +x job.sh
 `
