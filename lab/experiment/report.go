@@ -100,7 +100,7 @@ func Markdown(w io.Writer, dir string, specs []*Spec) error {
 func short(all []Judged) error {
 	var names []string
 	for i := range all {
-		if all[i].Verdict == Short {
+		if all[i].Verdict == report.Short {
 			names = append(names, all[i].Spec+" "+all[i].Claim)
 		}
 	}
