@@ -46,9 +46,20 @@ func printList(w io.Writer, out *cli.Output, all []Listed) error {
 	var rows [][]string
 	for i := range all {
 		l := &all[i]
-		rows = append(rows, []string{l.Spec, fmt.Sprintf("%d of %d", l.Pairs, l.Needed), strconv.Itoa(l.Runs), strconv.Itoa(l.Noisy), strings.Join(l.Variants, " "), l.Says})
+		rows = append(rows, []string{l.Spec, fmt.Sprintf("%d of %d", l.Pairs, l.Needed), strconv.Itoa(l.Runs), strconv.Itoa(l.Noisy), variants(l.Variants), l.Says})
 	}
 	return out.Table(w, []string{"SPEC", "PAIRS", "RUNS", "NOISY", "VARIANTS", "WHAT"}, rows)
+}
+
+// variantsMost is how many variants a table names.
+const variantsMost = 5
+
+// variants are the names of a few, or the number of many.
+func variants(names []string) string {
+	if len(names) > variantsMost {
+		return fmt.Sprintf("%d variants", len(names))
+	}
+	return strings.Join(names, " ")
 }
 
 // judged are the claims of specs by what their files have.
