@@ -2,8 +2,8 @@
 # the tools are built from tools/go.mod, the packages with tools/nfpm.mod.
 
 GO       ?= go
-# Tools have a module of their own, which a workspace does not take: they are named first, then run in it.
-TOOL      = $$(GOWORK=off $(GO) tool -modfile=tools/go.mod -n
+# A tool's module cannot be named in a workspace: its path is printed outside, and the tool runs inside.
+tool      = $$(GOWORK=off $(GO) tool -modfile=tools/go.mod -n $(1))
 BIN      := bin
 PROGRAMS := headroom powerd coordinator scheduler powerlab
 # Formatting covers what people write, not what protoc does.
@@ -41,15 +41,15 @@ engines: build ## run the proofs on real engines that the suite leaves out; some
 
 .PHONY: format-check
 format-check:
-	@out=$$($(TOOL) gofumpt) -modpath headroom -d $(SOURCES)) && [ -z "$$out" ] || { echo "$$out"; echo 'make fmt formats these files'; exit 1; }
+	@out=$$($(call tool,gofumpt) -modpath headroom -d $(SOURCES)) && [ -z "$$out" ] || { echo "$$out"; echo 'make fmt formats these files'; exit 1; }
 
 lint: ## golangci-lint, with the architecture rules, and the project's own checks
-	$(TOOL) golangci-lint) run $(PACKAGES)
+	$(call tool,golangci-lint) run $(PACKAGES)
 	$(GO) run ./internal/vet/cmd/headroomvet -test=false $(PACKAGES)
 	$(GO) vet -tags guest ./lab/test/vm/guest
 
 fmt: ## format all Go files
-	$(TOOL) golangci-lint) fmt $(SOURCES)
+	$(call tool,golangci-lint) fmt $(SOURCES)
 
 generate: ## regenerate the code and api/openapi.yaml from the protobuf sources
 	cd api && GOWORK=off $(GO) tool -modfile=../tools/go.mod buf generate

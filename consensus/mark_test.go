@@ -178,20 +178,29 @@ func TestLostLogOfOneOfThree(t *testing.T) {
 	if e := refusal(t, lost, errLogLost); !strings.Contains(e.Hint, "remove this server from the group and add it again empty") {
 		t.Error(e.Hint)
 	}
-	if err := lead.RemoveServer(t.Context(), lost.ID); err != nil {
-		t.Fatal(err)
-	}
+	atLeader(t, groups, func(lead *Group) error { return lead.RemoveServer(t.Context(), lost.ID) })
 	if err := os.Rename(lost.Dir, lost.Dir+".aside"); err != nil {
 		t.Fatal(err)
 	}
 	m := &tape{}
 	lost.Join = true
 	again := mustOpen(t, lost, m)
-	if err := lead.AddServer(t.Context(), lost.own()); err != nil {
-		t.Fatal(err)
-	}
+	atLeader(t, groups, func(lead *Group) error { return lead.AddServer(t.Context(), lost.own()) })
 	until(t, "it has the cut again", func() bool { return m.has("the cut") })
 	_ = again
+}
+
+// atLeader makes a change at the leader, and at the next one where the lead changed meanwhile.
+func atLeader(t *testing.T, groups []*Group, change func(lead *Group) error) {
+	t.Helper()
+	var err error
+	until(t, "the leader makes the change", func() bool {
+		err = change(awaitLeader(t, groups))
+		return !errors.Is(err, ErrNotLeader)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func awaitLeader(t *testing.T, groups []*Group) *Group {

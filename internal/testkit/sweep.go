@@ -2,9 +2,8 @@ package testkit
 
 import "testing"
 
-// sweepRaced is the part of a sweep's seeds that run with the race detector: enough for every kind
-// of concurrency once. It makes a sweep five to ten times slower and finds in the tenth seed what it
-// finds in the first.
+// sweepRaced is the part of a sweep's seeds that run with the race detector, which makes them five to
+// ten times slower and finds in the tenth seed what it finds in the first.
 const sweepRaced = 6
 
 // Sweep is the number of seeds of a sweep that has n: all of them, or a sixth with the race detector.
@@ -15,8 +14,7 @@ func Sweep(n int) int {
 	return n
 }
 
-// Unraced leaves a test of many cases or much computation to the run without the race detector. Other
-// tests of its package show the same goroutines to the detector.
+// Unraced leaves a long test, whose goroutines other tests show too, to the run without the race detector.
 func Unraced(tb testing.TB) {
 	tb.Helper()
 	if raced {

@@ -45,12 +45,11 @@ func ServeTests(in io.Reader, out io.Writer) error {
 			ended.Wait()
 			return nil
 		}
-		if open.add(c, true) {
-			ended.Go(func() {
-				serveTest(c)
-				open.add(c, false)
-			})
-		}
+		open.add(c)
+		ended.Go(func() {
+			serveTest(c)
+			open.remove(c)
+		})
 	}
 }
 
@@ -60,13 +59,16 @@ type connections struct {
 	all map[net.Conn]bool
 }
 
-func (o *connections) add(c net.Conn, open bool) bool {
+func (o *connections) add(c net.Conn) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if delete(o.all, c); open {
-		o.all[c] = true
-	}
-	return open
+	o.all[c] = true
+}
+
+func (o *connections) remove(c net.Conn) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.all, c)
 }
 
 func (o *connections) close() {
@@ -89,9 +91,6 @@ func serveTest(c net.Conn) {
 	_ = b.Close(struct{}{}, nil)
 	_ = m.Close(struct{}{}, nil)
 }
-
-// none is the reply of a call that has none.
-type none = struct{}
 
 // testMachine is the machine of a connection.
 type testMachine struct{ node *Node }
@@ -134,10 +133,10 @@ func (m *testMachine) Step(r emulated.StepRequest, s *emulated.Stepped) error {
 }
 
 // Fault injects a fault of the tree.
-func (m *testMachine) Fault(name string, _ *none) error { return m.node.Fault(name) }
+func (m *testMachine) Fault(name string, _ *struct{}) error { return m.node.Fault(name) }
 
 // Close ends it, once.
-func (m *testMachine) Close(none, *none) error {
+func (m *testMachine) Close(struct{}, *struct{}) error {
 	node := m.node
 	if m.node = nil; node == nil {
 		return nil
@@ -168,7 +167,7 @@ func (b *testBMC) Start(o emulated.BMCOptions, address *string) error {
 }
 
 // Fault sets its faults.
-func (b *testBMC) Fault(text string, _ *none) error {
+func (b *testBMC) Fault(text string, _ *struct{}) error {
 	f, err := bmc.ParseFault(text)
 	if err == nil {
 		b.bmc.SetFault(f)
@@ -177,10 +176,10 @@ func (b *testBMC) Fault(text string, _ *none) error {
 }
 
 // Power switches its machine on or off.
-func (b *testBMC) Power(on bool, _ *none) error { return b.bmc.SetPower(on) }
+func (b *testBMC) Power(on bool, _ *struct{}) error { return b.bmc.SetPower(on) }
 
 // Close ends it, once.
-func (b *testBMC) Close(none, *none) error {
+func (b *testBMC) Close(struct{}, *struct{}) error {
 	if b.bmc != nil {
 		b.bmc.Close()
 	}
@@ -189,7 +188,7 @@ func (b *testBMC) Close(none, *none) error {
 }
 
 // Limit is its limit.
-func (b *testBMC) Limit(_ none, l *emulated.Limit) error {
+func (b *testBMC) Limit(_ struct{}, l *emulated.Limit) error {
 	l.Power, l.Active = b.bmc.Limit()
 	l.Action = b.bmc.Action()
 	return nil

@@ -17,6 +17,7 @@ import (
 	"headroom/internal/leaks"
 	"headroom/internal/testkit"
 	"headroom/lab/bench"
+	"headroom/lab/report"
 )
 
 func TestMain(m *testing.M) { os.Exit(leaks.Main(m, os.Stderr)) }
@@ -25,8 +26,8 @@ func spec() *Spec {
 	return &Spec{
 		Name: "demo", Variants: []string{"ours", "theirs"}, Pairs: 3,
 		Claims: []Claim{
-			{ID: "faster", Unit: "%", Value: Change("took_s", "ours", "theirs"), Met: Within(AtMost(-10)), Order: Mean(Below(0))},
-			{ID: "kept", Every: true, Value: Of("ours", "floor"), Met: Mean(AtLeast(1))},
+			{ID: "faster", Unit: "%", Value: Change("took_s", "ours", "theirs"), Met: Within(report.AtMost(-10)), Order: Mean(report.Below(0))},
+			{ID: "kept", Every: true, Value: Of("ours", "floor"), Met: Mean(report.AtLeast(1))},
 		},
 	}
 }
@@ -48,17 +49,17 @@ func TestJudge(t *testing.T) {
 	for _, x := range []struct {
 		name    string
 		percent []float64
-		want    Verdict
+		want    report.Verdict
 		more    int
 	}{
-		{"nothing", nil, Few, 3},
-		{"one pair has no bounds", []float64{50}, Few, 2},
-		{"fewer pairs than planned", []float64{50, 50.1}, Few, 1},
-		{"clearly faster", []float64{50, 51, 49}, Met, 0},
-		{"faster, but the bounds are wide", []float64{60, 85, 95}, Few, 17},
-		{"faster by less", []float64{95, 96, 95.5}, Order, 0},
-		{"slower", []float64{110, 111, 112}, Short, 0},
-		{"too near the edge to be told", []float64{89.9, 95, 84.5}, Order, 0},
+		{"nothing", nil, report.Few, 3},
+		{"one pair has no bounds", []float64{50}, report.Few, 2},
+		{"fewer pairs than planned", []float64{50, 50.1}, report.Few, 1},
+		{"clearly faster", []float64{50, 51, 49}, report.Met, 0},
+		{"faster, but the bounds are wide", []float64{60, 85, 95}, report.Few, 17},
+		{"faster by less", []float64{95, 96, 95.5}, report.Order, 0},
+		{"slower", []float64{110, 111, 112}, report.Short, 0},
+		{"too near the edge to be told", []float64{89.9, 95, 84.5}, report.Order, 0},
 	} {
 		j := Judge(spec(), records(x.percent...))[0]
 		if j.Verdict != x.want || j.More != x.more || j.Pairs != len(x.percent) {
@@ -87,11 +88,11 @@ func TestBoundsAtOnce(t *testing.T) {
 func TestEvery(t *testing.T) {
 	t.Parallel()
 	all := records(50, 51)
-	if j := Judge(spec(), all)[1]; j.Verdict != Few || j.More != 1 {
+	if j := Judge(spec(), all)[1]; j.Verdict != report.Few || j.More != 1 {
 		t.Errorf("two pairs: %s, %d more", j.Verdict, j.More)
 	}
 	all[0].Figures["floor"] = 0.9
-	if j := Judge(spec(), all)[1]; j.Verdict != Short {
+	if j := Judge(spec(), all)[1]; j.Verdict != report.Short {
 		t.Errorf("a floor broken: %s", j.Verdict)
 	}
 }

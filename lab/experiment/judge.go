@@ -8,17 +8,6 @@ import (
 	"headroom/lab/report"
 )
 
-// Verdict is the result of comparing a claim's values with its aims.
-type Verdict string
-
-// The verdicts. Few means that more runs are needed before there is one.
-const (
-	Met   Verdict = "met"
-	Order Verdict = "order"
-	Short Verdict = "short"
-	Few   Verdict = "too few runs"
-)
-
 // Judged is a claim with its values over all complete pairs.
 type Judged struct {
 	Spec  string   `json:"spec"`
@@ -27,10 +16,10 @@ type Judged struct {
 	Unit  string   `json:"unit"`
 	Got   *float64 `json:"got"`
 	// Low and High are bounds that hold for all claims of the spec at once.
-	Low     *float64 `json:"low"`
-	High    *float64 `json:"high"`
-	Pairs   int      `json:"pairs"`
-	Verdict Verdict  `json:"verdict"`
+	Low     *float64       `json:"low"`
+	High    *float64       `json:"high"`
+	Pairs   int            `json:"pairs"`
+	Verdict report.Verdict `json:"verdict"`
 	// More is the number of further pairs that a verdict is expected to need.
 	More int `json:"more"`
 }
@@ -55,7 +44,7 @@ func Judge(s *Spec, records []Record) (all []Judged) {
 
 // judge judges the values of one of so many claims, which needs so many pairs at least.
 func (c *Claim) judge(values []float64, least, claims int) Judged {
-	j := Judged{Claim: c.ID, What: c.What, Unit: c.Unit, Pairs: len(values), Verdict: Few}
+	j := Judged{Claim: c.ID, What: c.What, Unit: c.Unit, Pairs: len(values), Verdict: report.Few}
 	confidence := 1 - (1-report.Confidence)/float64(claims)
 	s := report.Within(values, confidence)
 	if s.Known {
@@ -73,20 +62,20 @@ func (c *Claim) judge(values []float64, least, claims int) Judged {
 	j.More = 0
 	switch {
 	case c.Met.holds(s):
-		j.Verdict = Met
-	case c.Met.Mean.has(s.Mean, s.Mean) && c.Met.Bounds.room(s.Mean) > 0:
-		j.More = more(values, c.Met.Bounds.room(s.Mean), confidence)
+		j.Verdict = report.Met
+	case c.Met.Mean.Has(s.Mean, s.Mean) && c.Met.Bounds.Room(s.Mean) > 0:
+		j.More = more(values, c.Met.Bounds.Room(s.Mean), confidence)
 	case c.Order.holds(s):
-		j.Verdict = Order
-	case c.Order.Mean.has(s.Mean, s.Mean) && c.Order.Bounds.room(s.Mean) > 0:
-		j.More = more(values, c.Order.Bounds.room(s.Mean), confidence)
+		j.Verdict = report.Order
+	case c.Order.Mean.Has(s.Mean, s.Mean) && c.Order.Bounds.Room(s.Mean) > 0:
+		j.More = more(values, c.Order.Bounds.Room(s.Mean), confidence)
 	default:
-		j.Verdict = Short
+		j.Verdict = report.Short
 	}
-	if j.Verdict == Few && j.Pairs+j.More > pairsMost { // the truth lies too near the edge to be distinguished from it
-		j.Verdict, j.More = Short, 0
+	if j.Verdict == report.Few && j.Pairs+j.More > pairsMost { // the truth lies too near the edge to be distinguished from it
+		j.Verdict, j.More = report.Short, 0
 		if c.Order.holds(s) {
-			j.Verdict = Order
+			j.Verdict = report.Order
 		}
 	}
 	return j
@@ -95,19 +84,19 @@ func (c *Claim) judge(values []float64, least, claims int) Judged {
 // every judges a claim that each value must satisfy.
 func (c *Claim) every(j Judged, values []float64, least int) Judged {
 	for _, x := range values {
-		if !c.Met.Mean.has(x, x) {
-			j.Verdict = Short
+		if !c.Met.Mean.Has(x, x) {
+			j.Verdict = report.Short
 			return j
 		}
 	}
 	if j.More = max(0, least-len(values)); j.More == 0 {
-		j.Verdict = Met
+		j.Verdict = report.Met
 	}
 	return j
 }
 
 func (a Aim) holds(s report.Stat) bool {
-	return a.Mean.has(s.Mean, s.Mean) && a.Bounds.has(s.Low, s.High)
+	return a.Mean.Has(s.Mean, s.Mean) && a.Bounds.Has(s.Low, s.High)
 }
 
 // pairsMost bounds the pairs of a spec.

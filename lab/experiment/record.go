@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"headroom/internal/cli"
 	"headroom/lab/bench"
 )
 
@@ -47,8 +48,10 @@ func noisy(before, after *bench.Noise) bool {
 // path is the file of results of a spec.
 func path(dir, spec string) string { return filepath.Join(dir, spec+".jsonl") }
 
-// errLine is a line of a file of results that cannot be read.
-var errLine = errors.New("experiment: bad line in the file of results")
+// badLine is the error of a line of a file of results that cannot be read.
+func badLine(dir, spec string, line int, why string) error {
+	return cli.Failed("remove that line: only its run is lost", "file of results %s, line %d: %s", path(dir, spec), line, why)
+}
 
 // Read reads the finished runs of a spec; none where there is no file. A torn last line, which a killed
 // campaign leaves, is ignored.
@@ -66,10 +69,10 @@ func Read(dir, spec string) (all []Record, err error) {
 		}
 		var r Record
 		if err := json.Unmarshal(line, &r); err != nil {
-			return nil, fmt.Errorf("%w: %s, line %d: %w", errLine, path(dir, spec), len(all)+1, err)
+			return nil, badLine(dir, spec, len(all)+1, err.Error())
 		}
 		if r.Spec != spec {
-			return nil, fmt.Errorf("%w: %s, line %d: a run of %q", errLine, path(dir, spec), len(all)+1, r.Spec)
+			return nil, badLine(dir, spec, len(all)+1, fmt.Sprintf("a run of %q", r.Spec))
 		}
 		all = append(all, r)
 	}

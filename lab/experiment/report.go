@@ -46,9 +46,20 @@ func printList(w io.Writer, out *cli.Output, all []Listed) error {
 	var rows [][]string
 	for i := range all {
 		l := &all[i]
-		rows = append(rows, []string{l.Spec, fmt.Sprintf("%d of %d", l.Pairs, l.Needed), strconv.Itoa(l.Runs), strconv.Itoa(l.Noisy), strings.Join(l.Variants, " "), l.Says})
+		rows = append(rows, []string{l.Spec, fmt.Sprintf("%d of %d", l.Pairs, l.Needed), strconv.Itoa(l.Runs), strconv.Itoa(l.Noisy), variants(l.Variants), l.Says})
 	}
 	return out.Table(w, []string{"SPEC", "PAIRS", "RUNS", "NOISY", "VARIANTS", "WHAT"}, rows)
+}
+
+// variantsMost is how many variants a table names.
+const variantsMost = 5
+
+// variants are the names of a few, or the number of many.
+func variants(names []string) string {
+	if len(names) > variantsMost {
+		return fmt.Sprintf("%d variants", len(names))
+	}
+	return strings.Join(names, " ")
 }
 
 // judged are the claims of specs by what their files have.
@@ -100,7 +111,7 @@ func Markdown(w io.Writer, dir string, specs []*Spec) error {
 func short(all []Judged) error {
 	var names []string
 	for i := range all {
-		if all[i].Verdict == Short {
+		if all[i].Verdict == report.Short {
 			names = append(names, all[i].Spec+" "+all[i].Claim)
 		}
 	}

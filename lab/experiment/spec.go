@@ -4,6 +4,8 @@ import (
 	"context"
 	"math"
 	"path/filepath"
+
+	"headroom/lab/report"
 )
 
 // Spec is one experiment on real programs.
@@ -51,37 +53,14 @@ func (r *Run) Path(parts ...string) string {
 // Program is the path of a program or a jar.
 func (r *Run) Program(name string) string { return filepath.Join(r.Bin, name) }
 
-// Range is an interval of numbers, both ends included.
-type Range struct{ Low, High float64 }
-
-// Anything is the range of all numbers.
-func Anything() Range { return AtLeast(math.Inf(-1)) }
-
-// AtMost is the range of all numbers up to high.
-func AtMost(high float64) Range { return Range{math.Inf(-1), high} }
-
-// AtLeast is the range of all numbers from low.
-func AtLeast(low float64) Range { return Range{low, math.Inf(1)} }
-
-// Above is the range of all numbers above low, Below that of all numbers below high.
-func Above(low float64) Range { return AtLeast(math.Nextafter(low, math.Inf(1))) }
-
-// Below is the counterpart of Above.
-func Below(high float64) Range { return AtMost(math.Nextafter(high, math.Inf(-1))) }
-
-func (r Range) has(low, high float64) bool { return r.Low <= low && high <= r.High }
-
-// room is the distance from x to the nearer end, negative outside.
-func (r Range) room(x float64) float64 { return min(x-r.Low, r.High-x) }
-
 // Aim is what the mean of a claim's values and their bounds must lie within.
-type Aim struct{ Mean, Bounds Range }
+type Aim struct{ Mean, Bounds report.Range }
 
 // Within is the aim of bounds within a range.
-func Within(r Range) Aim { return Aim{r, r} }
+func Within(r report.Range) Aim { return Aim{r, r} }
 
 // Mean is the aim of a mean within a range, whatever its bounds.
-func Mean(r Range) Aim { return Aim{r, Anything()} }
+func Mean(r report.Range) Aim { return Aim{r, report.Anything()} }
 
 // Claim is one statement about the pairs of a spec.
 type Claim struct {

@@ -33,7 +33,7 @@ type Target struct {
 // Verdict is the result of comparing a target with the paper.
 type Verdict string
 
-// The verdicts, the best first. NotRun is none: the experiment was not made.
+// The verdicts, the best first. NotRun and Few are none: the experiment was not made, or not often enough.
 const (
 	// Met means that the value is within the target's tolerance of the paper's number, or, if the
 	// paper gives an ordering only, that the ordering holds.
@@ -43,11 +43,12 @@ const (
 	// Short means that not even that holds, or that nothing was measured.
 	Short  Verdict = "short"
 	NotRun Verdict = "not_run"
+	Few    Verdict = "too few runs"
 )
 
 // Worse reports whether v is a worse verdict than o.
 func (v Verdict) Worse(o Verdict) bool {
-	order := []Verdict{Met, Order, Short, NotRun}
+	order := []Verdict{Met, Order, Short, NotRun, Few}
 	return slices.Index(order, v) > slices.Index(order, o)
 }
 
@@ -123,8 +124,11 @@ func WithOracle(got Stat, t Target) Target {
 	return t
 }
 
-// Range is the tolerance range around a paper's number, both ends included.
+// Range is an interval of numbers, both ends included: the tolerance around a paper's number, or the aim of a claim.
 type Range struct{ Low, High float64 }
+
+// Anything is the range of all numbers.
+func Anything() Range { return AtLeast(math.Inf(-1)) }
 
 // Around is the range from number - by to number + by.
 func Around(number, by float64) Range { return Range{number - by, number + by} }
@@ -134,6 +138,18 @@ func AtMost(high float64) Range { return Range{math.Inf(-1), high} }
 
 // AtLeast is the range of all numbers from low.
 func AtLeast(low float64) Range { return Range{low, math.Inf(1)} }
+
+// Above is the range of all numbers above low, Below that of all numbers below high.
+func Above(low float64) Range { return AtLeast(math.Nextafter(low, math.Inf(1))) }
+
+// Below is the counterpart of Above.
+func Below(high float64) Range { return AtMost(math.Nextafter(high, math.Inf(-1))) }
+
+// Has reports whether the range includes the interval from low to high.
+func (r Range) Has(low, high float64) bool { return r.Low <= low && high <= r.High }
+
+// Room is the distance from x to the nearer end, negative outside.
+func (r Range) Room(x float64) float64 { return min(x-r.Low, r.High-x) }
 
 // miss is by how much x lies outside, empty inside; x is a number.
 func (r Range) miss(x float64) string {

@@ -20,6 +20,7 @@ import (
 	"headroom/internal/jsonfile"
 	"headroom/lab/admit"
 	"headroom/lab/dispatch"
+	"headroom/scheduler/scale"
 )
 
 // NewCommand is `powerlab solve`.
@@ -38,7 +39,7 @@ func NewCommand() *cobra.Command {
 		kind("speculate", "Choose the next tasks or copies of a job for its free slots", speculate),
 		kind("admit", "Simulate admission control of jobs with deadlines", func(_ context.Context, in *admit.Input) (*admit.Output, error) { return admit.Solve(in) }),
 		kind("dispatch", "Simulate the dispatch of many small tasks", dispatch.Solve),
-		kind("scale", "Fit a scaling model to speed-ups, or predict them from its parameters", scaleOut),
+		kind("scale", "Fit a scaling model to speed-ups, or predict them from its parameters", func(_ context.Context, in *scale.Input) (*scale.Answer, error) { return scale.Solve(in) }),
 	)
 	return cmd
 }

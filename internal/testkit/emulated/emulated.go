@@ -122,7 +122,10 @@ func startProgram() (*child, error) {
 		return nil, err
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
-	return &child{strings.TrimSpace(line), input}, err
+	if err != nil {
+		return nil, fmt.Errorf("headroom/lab/cmd/machine ended before it served: %w", err)
+	}
+	return &child{strings.TrimSpace(line), input}, nil
 }
 
 // errNoLab means that the tests run without the lab.
@@ -149,8 +152,7 @@ func call(c *rpc.Client, method string, args any) error {
 
 // Machine is an emulated machine. Step and Close belong to one goroutine.
 type Machine struct {
-	Spec Spec
-
+	Spec   Spec
 	client *rpc.Client
 	dir    string
 	mu     sync.Mutex

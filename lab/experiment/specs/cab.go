@@ -20,6 +20,7 @@ import (
 	"headroom/lab/experiment"
 	"headroom/lab/experiment/harness"
 	"headroom/lab/hadoop"
+	"headroom/lab/report"
 	"headroom/progress"
 	"headroom/scheduler/jhist"
 	"headroom/units"
@@ -73,13 +74,13 @@ func cab() []*experiment.Spec {
 				}
 				return 100 * (1 - mine/held)
 			},
-			Met:   experiment.Aim{Mean: experiment.AtLeast(impactDown), Bounds: experiment.Above(impactBound)},
-			Order: experiment.Within(experiment.Above(0)),
+			Met:   experiment.Aim{Mean: report.AtLeast(impactDown), Bounds: report.Above(impactBound)},
+			Order: experiment.Within(report.Above(0)),
 		}
 	}
 	s.Claims = append(s.Claims, gone("Y1", "runtime of the set", "set_s"), gone("Y1/jobs", "runtime of a job, mean", "jobs_s"))
 	for _, j := range cabJobs() {
-		kept := claim("Y2/"+j.name, j.name+": map tasks done over its floor's, the least of all variants", "", experiment.AtLeast(1), func(p experiment.Pair) float64 {
+		kept := claim("Y2/"+j.name, j.name+": map tasks done over its floor's, the least of all variants", "", report.AtLeast(1), func(p experiment.Pair) float64 {
 			least := math.Inf(1)
 			for _, f := range p {
 				least = min(least, f["kept_"+j.name])
@@ -90,12 +91,12 @@ func cab() []*experiment.Spec {
 		s.Claims = append(s.Claims, kept)
 	}
 	ratio := func(id, what, variant, above, below string, met experiment.Aim) experiment.Claim {
-		return experiment.Claim{ID: id, What: what, Value: experiment.Ratio(variant, above, below), Met: met, Order: experiment.Mean(experiment.Below(1))}
+		return experiment.Claim{ID: id, What: what, Value: experiment.Ratio(variant, above, below), Met: met, Order: experiment.Mean(report.Below(1))}
 	}
 	s.Claims = append(s.Claims,
-		ratio("Y3", "error of finish times in the capped run: ours over the paper's filter", cabCapped, "foreseen_ours", "foreseen_filter", experiment.Mean(experiment.Below(errorRatio))),
-		ratio("D10/yarn", "eq. (1) after a step of the budget: error of finish times, with its power term over without", cabStepped, "step_filter", "step_filter_blind", experiment.Within(experiment.Below(1))),
-		ratio("D10/yarn-learned", "the learned curve after a step: error of finish times, with power over blind to it", cabStepped, "step_learned", "step_learned_blind", experiment.Within(experiment.Below(1))))
+		ratio("Y3", "error of finish times in the capped run: ours over the paper's filter", cabCapped, "foreseen_ours", "foreseen_filter", experiment.Mean(report.Below(errorRatio))),
+		ratio("D10/yarn", "eq. (1) after a step of the budget: error of finish times, with its power term over without", cabStepped, "step_filter", "step_filter_blind", experiment.Within(report.Below(1))),
+		ratio("D10/yarn-learned", "the learned curve after a step: error of finish times, with power over blind to it", cabStepped, "step_learned", "step_learned_blind", experiment.Within(report.Below(1))))
 	return []*experiment.Spec{s}
 }
 

@@ -11,6 +11,7 @@ import (
 	"headroom/jobs/buffers"
 	"headroom/lab/experiment"
 	"headroom/lab/experiment/harness"
+	"headroom/lab/report"
 	"headroom/lab/spark"
 )
 
@@ -126,11 +127,11 @@ func dias() (all []*experiment.Spec) {
 // claims are orderings, with room for what else the machine does.
 func (p *diasProgram) claims() []experiment.Claim {
 	const kill, np, da, nps, dias, slack = string(buffers.P), string(buffers.NP), string(buffers.DA), string(buffers.NPS), string(buffers.DIAS), 5.
-	change := func(id, what, figure, ours, theirs string, to experiment.Range) experiment.Claim {
+	change := func(id, what, figure, ours, theirs string, to report.Range) experiment.Claim {
 		return claim(p.ids+id, ours+" against "+theirs+": "+what, "%", to, experiment.Change(figure, ours, theirs))
 	}
 	above := func(id, what, unit, variant, figure string) experiment.Claim {
-		return claim(p.ids+id, what, unit, experiment.Above(0), experiment.Of(variant, figure))
+		return claim(p.ids+id, what, unit, report.Above(0), experiment.Of(variant, figure))
 	}
 	no := func(id, what, figure string, variants ...string) experiment.Claim {
 		return none(p.ids+id, what, func(x experiment.Pair) (sum float64) {
@@ -140,7 +141,7 @@ func (p *diasProgram) claims() []experiment.Claim {
 			return sum
 		})
 	}
-	quicker := change("5", "mean execution of the high class, which sprinted", "high_exec_s", nps, np, experiment.Below(0))
+	quicker := change("5", "mean execution of the high class, which sprinted", "high_exec_s", nps, np, report.Below(0))
 	faster := quicker.Value
 	quicker.Value = func(x experiment.Pair) float64 {
 		if x[nps]["high_sprints"] == 0 {
@@ -151,18 +152,18 @@ func (p *diasProgram) claims() []experiment.Claim {
 	all := []experiment.Claim{
 		above("1", "p: machine time of killed runs", "%", kill, "killed_pct"),
 		no("1/none", "np, da, nps and dias: killed runs", "reruns", np, da, nps, dias),
-		change("2", "mean response of the high class, a rise", "high_response_s", np, kill, experiment.Above(0)),
-		change("3", "mean response of the low class", "low_response_s", da, np, experiment.Below(slack)),
-		change("4", "mean execution of the low class", "low_exec_s", da, np, experiment.Below(0)),
+		change("2", "mean response of the high class, a rise", "high_response_s", np, kill, report.Above(0)),
+		change("3", "mean response of the low class", "low_response_s", da, np, report.Below(slack)),
+		change("4", "mean execution of the low class", "low_exec_s", da, np, report.Below(0)),
 		quicker,
-		change("6", "mean response of the low class", "low_response_s", dias, kill, experiment.Below(0)),
-		change("7", "energy of all jobs", "joules", dias, kill, experiment.Below(slack)),
+		change("6", "mean response of the low class", "low_response_s", dias, kill, report.Below(0)),
+		change("7", "energy of all jobs", "joules", dias, kill, report.Below(slack)),
 		above("10", "nps: high jobs that sprinted", "%", nps, "high_sprinted_pct"),
 		no("10/none", "p, np and da: jobs that sprinted", "sprints", kill, np, da),
 		above("11", "nps: joules of a sprint above the caps", "J", nps, "sprint_j"),
 	}
 	if p.power > 0 {
-		missed := experiment.Range{Low: math.SmallestNonzeroFloat64, High: 100 * (1 - math.Pow(1-lowTheta/100., p.power))}
+		missed := report.Range{Low: math.SmallestNonzeroFloat64, High: 100 * (1 - math.Pow(1-lowTheta/100., p.power))}
 		all = append(all,
 			claim(p.ids+"12", "da and dias: error of the low class's results, below that of a result that is not scaled", "%", missed, func(x experiment.Pair) float64 {
 				return (experiment.Of(da, "low_error_pct")(x) + experiment.Of(dias, "low_error_pct")(x)) / 2
@@ -248,14 +249,14 @@ func diasFigures(seen *harness.Seen) experiment.Figures {
 // curve claims that times fall with the drop ratio and errors rise.
 func (p *diasProgram) curve() []experiment.Claim {
 	largest := p.ratios[len(p.ratios)-1]
-	falling := experiment.Below(-p.saves)
+	falling := report.Below(-p.saves)
 	saving := claim(p.ids+"8", fmt.Sprintf("%s: time with %d %% dropped against all tasks (Fig. 4)", p.says, largest), "%",
 		falling, experiment.Change("exec_s", strconv.Itoa(largest), "0"))
-	saving.Order = experiment.Mean(experiment.Below(0))
+	saving.Order = experiment.Mean(report.Below(0))
 	return []experiment.Claim{
 		saving,
 		claim(p.ids+"9", fmt.Sprintf("%s: error of the result with %d %% dropped (Fig. 6)", p.says, p.judged), "%",
-			experiment.Above(0), experiment.Of(strconv.Itoa(p.judged), "error_pct")),
+			report.Above(0), experiment.Of(strconv.Itoa(p.judged), "error_pct")),
 		none(p.ids+"9/rises", p.says+": errors, 0 with all tasks and no less than two ratios before", func(x experiment.Pair) (falls float64) {
 			for i, ratio := range p.ratios {
 				is := x[strconv.Itoa(ratio)]["error_pct"]

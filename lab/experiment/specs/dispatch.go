@@ -17,6 +17,7 @@ import (
 	"headroom/lab/experiment"
 	"headroom/lab/experiment/harness"
 	"headroom/lab/experiment/masters"
+	"headroom/lab/report"
 	"headroom/lab/traces"
 )
 
@@ -53,7 +54,7 @@ func replays() (all []*experiment.Spec) {
 	}
 	return append(all, &experiment.Spec{
 		Name: "pigeon-power", Says: "Pigeon's split by learned power against the even one, one of two groups capped", Variants: []string{splitLearned, splitEven}, Pairs: 5, Run: runSplit,
-		Claims: []experiment.Claim{claim("capped/learned", "mean completion time by the split by learned power, shorter than by the even one", "%", experiment.Above(0),
+		Claims: []experiment.Claim{claim("capped/learned", "mean completion time by the split by learned power, shorter than by the even one", "%", report.Above(0),
 			func(p experiment.Pair) float64 { return -experiment.Change("mean_s", splitLearned, splitEven)(p) })},
 	})
 }
@@ -75,7 +76,7 @@ func replayClaim(policy, load, class string, q int) experiment.Claim {
 		}
 	}
 	return claim(fmt.Sprintf("real/%s/%s/%s-p%d", policy, load, class, q),
-		fmt.Sprintf("%s at %s %% load: completion of %s jobs, p%d, against the simulation", policy, load, class, q), unit, experiment.Range{Low: -within, High: within}, value)
+		fmt.Sprintf("%s at %s %% load: completion of %s jobs, p%d, against the simulation", policy, load, class, q), unit, report.Range{Low: -within, High: within}, value)
 }
 
 // replayed are the first jobs of the trace with this load.

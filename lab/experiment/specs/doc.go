@@ -23,13 +23,13 @@ func All() []*experiment.Spec {
 }
 
 // claim is met if the bounds of its values lie within a range, and its order holds if their mean does.
-func claim(id, what, unit string, within experiment.Range, value func(experiment.Pair) float64) experiment.Claim {
+func claim(id, what, unit string, within report.Range, value func(experiment.Pair) float64) experiment.Claim {
 	return experiment.Claim{ID: id, What: what, Unit: unit, Value: value, Met: experiment.Within(within), Order: experiment.Mean(within)}
 }
 
 // none claims that a value is 0 in each pair.
 func none(id, what string, value func(experiment.Pair) float64) experiment.Claim {
-	return experiment.Claim{ID: id, What: what, Every: true, Met: experiment.Mean(experiment.Range{}), Value: value}
+	return experiment.Claim{ID: id, What: what, Every: true, Met: experiment.Mean(report.Range{}), Value: value}
 }
 
 // comparison claims that a figure of ours is not worse than another variant's, by more than slack percent; sign
@@ -45,7 +45,7 @@ func (c comparison) claim(ours, theirs string) experiment.Claim {
 	if c.part {
 		value, unit, scale = experiment.Gap(c.figure, ours, theirs), "points", 100*c.sign
 	}
-	return claim(theirs+"/"+c.figure, c.what+": "+ours+" against "+theirs, unit, experiment.AtMost(c.slack), func(p experiment.Pair) float64 { return scale * value(p) })
+	return claim(theirs+"/"+c.figure, c.what+": "+ours+" against "+theirs, unit, report.AtMost(c.slack), func(p experiment.Pair) float64 { return scale * value(p) })
 }
 
 // serves lets the runs of a spec serve jobs on a cluster.

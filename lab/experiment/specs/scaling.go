@@ -23,6 +23,7 @@ import (
 	"headroom/lab/experiment"
 	"headroom/lab/experiment/harness"
 	"headroom/lab/hadoop"
+	"headroom/lab/report"
 	"headroom/lab/spark"
 	"headroom/scheduler/jhist"
 )
@@ -115,7 +116,7 @@ func predictions(s *experiment.Spec, p scaled, cells []cell, model string, speed
 		}
 		s.Claims = append(s.Claims, experiment.Claim{
 			ID: fmt.Sprintf("R-%s/%d-%d", p.name, c.size, c.units), What: fmt.Sprintf("%s: relative error of the speed-up predicted for size %d on %d", p.name, c.size, c.units),
-			Met: experiment.Mean(experiment.AtMost(p.tolerance)), Order: experiment.Mean(experiment.AtMost(p.tolerance)),
+			Met: experiment.Mean(report.AtMost(p.tolerance)), Order: experiment.Mean(report.AtMost(p.tolerance)),
 			Value: func(pair experiment.Pair) float64 {
 				all := speedups(p, pair)
 				i := slices.IndexFunc(all, func(x scaling.Point) bool { return x.N == c.size && x.M == c.units })
@@ -161,7 +162,7 @@ func yarnSpeedups(p scaled, pair experiment.Pair) (all []scaling.Point) {
 // about 1 where the reducer's work does not depend on the degree, and rises where it has all that the maps read.
 func factors(s *experiment.Spec, p scaled) {
 	slope := func(id, what string, of func(f *ipso.Factors) float64) experiment.Claim {
-		return claim("R-"+p.name+"/"+id, p.name+": slope of "+id+" by n, the "+what, "", experiment.Above(0), func(pair experiment.Pair) float64 {
+		return claim("R-"+p.name+"/"+id, p.name+": slope of "+id+" by n, the "+what, "", report.Above(0), func(pair experiment.Pair) float64 {
 			f, err := ipso.FitFactors(yarnWorkloads(p, pair))
 			if err != nil {
 				return math.NaN()
@@ -170,11 +171,11 @@ func factors(s *experiment.Spec, p scaled) {
 		})
 	}
 	ex := slope("EX", "parallel work grows with the degree", func(f *ipso.Factors) float64 { return f.EX.Slope.Value })
-	ex.Met, ex.Order = experiment.Mean(experiment.Range{Low: 1 - exTolerance, High: 1 + exTolerance}), ex.Met
+	ex.Met, ex.Order = experiment.Mean(report.Range{Low: 1 - exTolerance, High: 1 + exTolerance}), ex.Met
 	in := slope("IN", "serial work grows", func(f *ipso.Factors) float64 { return f.IN.Above.Slope.Value })
 	if !p.rises {
 		in.What = p.name + ": slope of IN by n, the serial work does not grow"
-		in.Met, in.Order = experiment.Mean(experiment.AtMost(flatSlope)), experiment.Mean(experiment.AtMost(flatSlope))
+		in.Met, in.Order = experiment.Mean(report.AtMost(flatSlope)), experiment.Mean(report.AtMost(flatSlope))
 	}
 	s.Claims = append(s.Claims, ex, in)
 }

@@ -17,6 +17,7 @@ import (
 	"headroom/internal/leaks"
 	"headroom/internal/testkit"
 	"headroom/lab/experiment"
+	"headroom/lab/report"
 	"headroom/lab/spark"
 	"headroom/scheduler/jhist"
 )
@@ -104,7 +105,7 @@ func TestClaimsAreMet(t *testing.T) {
 			continue
 		}
 		for _, j := range experiment.Judge(s, runs(s, func(string, figures) {})) {
-			if j.Verdict != experiment.Met {
+			if j.Verdict != report.Met {
 				t.Errorf("%s %s: %s: %+v", s.Name, j.Claim, j.Verdict, j)
 			}
 		}
@@ -216,7 +217,7 @@ func TestMutants(t *testing.T) {
 				if !m.breaks(j.Claim) {
 					continue
 				}
-				if j.Verdict == experiment.Met {
+				if j.Verdict == report.Met {
 					t.Errorf("%s %s is met although %s of %s is spoilt: %+v", s.Name, j.Claim, m.figure, m.variants, j)
 				}
 				delete(left, j.Claim)
