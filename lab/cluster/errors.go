@@ -7,6 +7,4 @@ var (
 	ErrEnded = errors.New("cluster: process exited unexpectedly")
 	// ErrUnable reports that this machine lacks what something needs.
 	ErrUnable = errors.New("cluster: not possible on this machine")
-	// ErrConfig reports a Config that cannot be.
-	ErrConfig = errors.New("cluster: bad configuration")
 )

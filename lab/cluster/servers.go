@@ -58,11 +58,11 @@ func (s *Servers) BrakeKey() string { return filepath.Join(s.dir, "brake.pub") }
 // Config is the configuration file of a member.
 func (s *Servers) Config(m Member) string { return filepath.Join(s.dir, m.ID+".yaml") }
 
-// CheckPrograms returns an error that wraps ErrConfig unless Headroom's four programs are in bin.
+// CheckPrograms returns an error unless Headroom's four programs are in bin.
 func CheckPrograms(bin string) error {
 	for _, name := range []string{"coordinator", "scheduler", "powerd", "powerlab"} {
 		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
-			return fmt.Errorf("%w: program %s not found in %s: build it with make build", ErrConfig, name, bin)
+			return fmt.Errorf("cluster: program %s not found in %s: build it with make build", name, bin)
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"headroom/lab/emulator"
@@ -20,32 +21,29 @@ const Domain = "site/lab"
 
 // Config describes a site.
 type Config struct {
-	// Dir is the site's folder, which is made.
-	Dir string
-	// Bin is the folder with the programs coordinator, scheduler, powerd and powerlab.
-	Bin string
-	// Coordinators is the number of coordinators: 1 or 3.
+	// Dir is the site's folder, which is made, Bin the folder of Headroom's four programs.
+	Dir, Bin string
+	// Coordinators is their number: 1 or 3.
 	Coordinators int
-	// Nodes is how many emulated nodes there are, n1 and up. They own three quarters of
-	// the host's CPUs together.
+	// Nodes is how many emulated nodes there are, n1 and up. They own three quarters of the host's CPUs together.
 	Nodes int
 	// Racks is the number of racks that the nodes are divided among, the first ones in the first rack; 0 means 1.
 	Racks int
-	// Workers runs a scheduler's worker on each node.
-	Workers bool
-	// Weight is how many times the host's other work the nodes' processes weigh when CPUs
-	// are short, 1 to 100; 0 means 1.
+	// Workers runs a scheduler's worker on each node, with so many slots; 0 for none.
+	Workers int
+	// Weight is how many times the host's other work the nodes' processes weigh when CPUs are short; 0 means 1.
 	Weight int
 }
 
-// Site is a small cluster of Headroom. Its methods are for one goroutine, but for those
-// that only return state.
+// Site is a small cluster of Headroom. Its methods may be called from any goroutine.
 type Site struct {
-	config   Config
-	group    *Group
-	servers  *Servers
-	nodes    []string
-	programs []*Program // in the order of their starts
+	config  Config
+	group   *Group
+	servers *Servers
+	nodes   []string
+
+	mu       sync.Mutex
+	programs []*Program
 }
 
 // stopGrace is how long a program may take to stop: a node stops its powerd first.
@@ -53,12 +51,6 @@ const stopGrace = 10 * time.Second
 
 // NewSite lays a site out; nothing is started yet but the guard, which Close ends.
 func NewSite(config Config) (*Site, error) {
-	switch {
-	case config.Coordinators != 1 && config.Coordinators != 3 || config.Nodes < 1:
-		return nil, fmt.Errorf("%w: %d coordinators and %d nodes: there are 1 or 3, and at least 1", ErrConfig, config.Coordinators, config.Nodes)
-	case config.Racks < 0 || config.Racks > config.Nodes:
-		return nil, fmt.Errorf("%w: %d racks for %d nodes: there are 0, which means 1, to as many as nodes", ErrConfig, config.Racks, config.Nodes)
-	}
 	s := &Site{config: config}
 	for _, dir := range []*string{&s.config.Dir, &s.config.Bin} {
 		var err error
@@ -147,13 +139,13 @@ func (s *Site) Path(parts ...string) string {
 // Start starts the coordinators and the nodes.
 func (s *Site) Start() error {
 	for _, m := range s.servers.Members {
-		if err := s.start(m.ID, filepath.Join(s.config.Bin, "coordinator"), "run", "--config", s.servers.Config(m)); err != nil {
+		if err := s.StartCoordinator(m.ID); err != nil {
 			return err
 		}
 	}
 	more := []string{"--weight", strconv.Itoa(max(1, s.config.Weight)), "--no-worker"}
-	if s.config.Workers {
-		more = append(more[:2], "--scheduler", s.Scheduler())
+	if s.config.Workers > 0 {
+		more = append(more[:2], "--scheduler", s.Scheduler(), "--slots", strconv.Itoa(s.config.Workers))
 	}
 	for i, name := range s.nodes {
 		if err := s.start(name, s.servers.Node(s.config.Bin, name, s.rackOf(i), len(s.nodes), more...)...); err != nil {
@@ -161,6 +153,11 @@ func (s *Site) Start() error {
 		}
 	}
 	return nil
+}
+
+// StartCoordinator starts the coordinator of this name, c1 and up, again where it was killed.
+func (s *Site) StartCoordinator(name string) error {
+	return s.start(name, filepath.Join(s.config.Bin, "coordinator"), "run", "--config", s.servers.Config(Member{ID: name}))
 }
 
 // keeper is the name of the scheduler's process.
@@ -177,13 +174,20 @@ func (s *Site) StartScheduler(more string) error {
 }
 
 // KillScheduler ends the scheduler as kill -9 does; what it has started goes on.
-func (s *Site) KillScheduler() {
+func (s *Site) KillScheduler() { s.Kill(keeper) }
+
+// Kill ends the program of this name as kill -9 does, and returns its process id, 0 where none runs.
+func (s *Site) Kill(name string) (pid int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.programs = slices.DeleteFunc(s.programs, func(p *Program) bool {
-		if p.Name == keeper {
+		if p.Name == name {
+			pid = p.Pid()
 			p.Kill()
 		}
-		return p.Name == keeper
+		return p.Name == name
 	})
+	return pid
 }
 
 // Scheduler is the scheduler's address, host:port.
@@ -192,6 +196,8 @@ func (s *Site) Scheduler() string { return s.servers.Spare[0] }
 func (s *Site) start(name string, argv ...string) error {
 	p, err := s.group.Start(name, nil, argv...)
 	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.programs = append(s.programs, p)
 	}
 	return err
@@ -199,6 +205,8 @@ func (s *Site) start(name string, argv ...string) error {
 
 // Running is nil, or names the program that has ended without being stopped.
 func (s *Site) Running() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, p := range s.programs {
 		if err := p.Ended(); err != nil {
 			return err
@@ -207,11 +215,19 @@ func (s *Site) Running() error {
 	return nil
 }
 
-// Close stops everything in the opposite order of its start, so that nodes find their
-// coordinators as long as they run, and waits for it. The folder stays.
+// Close stops everything, the nodes while their coordinators still answer, and waits for it. The folder stays.
 func (s *Site) Close() error {
-	for _, p := range slices.Backward(s.programs) {
-		p.Stop(stopGrace)
+	s.mu.Lock()
+	programs := slices.Clone(s.programs)
+	s.mu.Unlock()
+	for _, nodes := range []bool{true, false} {
+		var all sync.WaitGroup
+		for _, p := range programs {
+			if slices.Contains(s.nodes, p.Name) == nodes {
+				all.Go(func() { p.Stop(stopGrace) })
+			}
+		}
+		all.Wait()
 	}
 	return s.group.Close()
 }
