@@ -141,9 +141,6 @@ func (p *Plot) name(name string, sign plot.Thumbnailer) {
 	}
 }
 
-// Name adds a name without a sign to the list beside the plot.
-func (p *Plot) Name(words string) { p.name(words, swatch{color.Transparent}) }
-
 // parts are the stretches between gaps. A lone value is a short line.
 func parts(points []plotter.XY) []plotter.XYs {
 	var out []plotter.XYs
