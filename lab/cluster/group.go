@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +16,9 @@ import (
 	"syscall"
 	"time"
 )
+
+// ErrEnded is the error of a program that exited unexpectedly; the message has the end of its log.
+var ErrEnded = errors.New("cluster: process exited unexpectedly")
 
 // Mark is the environment variable that every process of a Group carries.
 const Mark = "HEADROOM_GROUP"

@@ -71,7 +71,7 @@ func TestFreePorts(t *testing.T) {
 // The energy is that of all nodes, and unknown where one node's counter cannot be read.
 func TestDrawn(t *testing.T) {
 	t.Parallel()
-	s := &Site{config: Config{Dir: t.TempDir()}, nodes: []string{"n1", "n2"}}
+	s := &Site{Servers: &Servers{dir: t.TempDir()}, nodes: []string{"n1", "n2"}}
 	for name, text := range map[string]string{"n1": `{"energy_j": 12.5}  `, "n2": `{"energy_j": 30}`} {
 		if err := os.MkdirAll(filepath.Join(s.NodeDir(), name, "run"), 0o755); err != nil {
 			t.Fatal(err)

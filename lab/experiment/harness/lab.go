@@ -24,8 +24,6 @@ import (
 )
 
 const (
-	// weight keeps for the nodes the CPUs that they own, whatever else the host does.
-	weight = 50
 	// awaitEvery is the pause between two looks at what a run waits for.
 	awaitEvery = 200 * time.Millisecond
 	// electing bounds a wait for a leader.
@@ -50,7 +48,7 @@ type Lab struct {
 // folder is that of config, or one below the run's. Close ends them.
 func NewLab(ctx context.Context, run *experiment.Run, config cluster.Config) (l *Lab, err error) {
 	l = &Lab{Run: run, via: rpc.NewClient()}
-	config.Dir, config.Bin, config.Weight = cmp.Or(config.Dir, run.Path("site")), run.Bin, weight
+	config.Dir, config.Bin = cmp.Or(config.Dir, run.Path("site")), run.Bin
 	if l.Site, err = cluster.NewSite(config); err != nil {
 		return nil, err
 	}

@@ -3,12 +3,16 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
 )
+
+// ErrUnable reports that this machine lacks what something needs.
+var ErrUnable = errors.New("cluster: not possible on this machine")
 
 // BuildPrograms builds Headroom's programs into dir as `make build` does, from the sources
 // that the working folder belongs to.
@@ -39,6 +43,16 @@ func BuildHooks(ctx context.Context, root, dir string) error {
 	return fmt.Errorf("cluster: hooks/build.sh: %w\n%s", err, out)
 }
 
+// CheckPrograms returns an error unless Headroom's four programs are in bin.
+func CheckPrograms(bin string) error {
+	for _, name := range []string{"coordinator", "scheduler", "powerd", "powerlab"} {
+		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
+			return fmt.Errorf("cluster: program %s not found in %s: build it with make build", name, bin)
+		}
+	}
+	return nil
+}
+
 // nodePatience is how long emulated nodes may take to take programs.
 const nodePatience = time.Minute
 
@@ -56,4 +70,35 @@ func AwaitNodes(dir string, names ...string) error {
 		}
 	}
 	return nil
+}
+
+// OnNode makes the command line that starts a program, and so all that it starts, on the
+// emulated node of this name in the folder dir, which must be running; powerlab is that
+// program's path.
+func OnNode(powerlab, dir, name string) func(argv []string) []string {
+	return func(argv []string) []string {
+		return append([]string{powerlab, "node", "exec", name, "--dir", dir, "--"}, argv...)
+	}
+}
+
+// FetchDir is the folder that what is fetched is kept in: dir, or one of this name in the
+// user's cache when dir is empty.
+func FetchDir(dir, name string) (string, error) {
+	if dir != "" {
+		return filepath.Abs(dir)
+	}
+	cache, err := os.UserCacheDir()
+	return filepath.Join(cache, "headroom", name), err
+}
+
+// Java returns the path of java, or why there is none.
+func Java() (string, error) {
+	program, err := exec.LookPath("java")
+	if err == nil {
+		program, err = filepath.EvalSymlinks(program)
+	}
+	if err != nil {
+		return "", fmt.Errorf("java is needed (Debian package openjdk-17-jdk-headless): %w", err)
+	}
+	return program, nil
 }
