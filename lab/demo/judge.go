@@ -26,6 +26,7 @@ const (
 type sample struct {
 	at       time.Duration // since the run began
 	budget   units.Power   // last committed
+	leader   string        // "" where none answered
 	reserved *units.Power
 	held     *units.Power
 	measured *units.Power

@@ -61,17 +61,6 @@ func sharesInWords(queues []harness.Queue) string {
 	return strings.Join(words, ", ")
 }
 
-// words are the newest look, in short.
-func (k *lookBook) words() (short string) {
-	if k.last == nil {
-		return "queues -"
-	}
-	for _, q := range k.last.queues {
-		short += fmt.Sprintf("%s %d/%s  ", q.Name, q.Used, count(q.Share))
-	}
-	return fmt.Sprintf("%sdropped %d", short, k.last.dropped)
-}
-
 // take takes in a look; gaveUp are the tasks that each job had dropped before. The tracker is locked.
 func (d *show) take(queues []harness.Queue, gaveUp map[string]int) {
 	b := d.tracker

@@ -38,6 +38,8 @@ type show struct {
 	looks   lookBook
 	made    map[string]int // jobs by class; the tracker is locked
 	raised  atomic.Bool    // the last step of the budget was made
+	// beside runs a function beside the story until that ends; its error ends the story.
+	beside func(func(context.Context) error)
 
 	// What the story measured itself.
 	settle            []float64 // seconds from commit to read-back, one a lowered node
@@ -93,7 +95,7 @@ func (d *show) play(outer context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-	beside := func(f func(context.Context) error) {
+	d.beside = func(f func(context.Context) error) {
 		running.Go(func() {
 			if err := f(ctx); err != nil && ctx.Err() == nil {
 				select {
@@ -104,11 +106,11 @@ func (d *show) play(outer context.Context) error {
 			}
 		})
 	}
-	beside(d.watch)
-	if err = d.begin(ctx, beside); err == nil {
-		beside(d.print)
-		beside(func(ctx context.Context) error { return d.sample(ctx, rows) })
-		err = d.tell(ctx, beside)
+	d.beside(d.watch)
+	if err = d.begin(ctx); err == nil {
+		d.beside(d.print)
+		d.beside(func(ctx context.Context) error { return d.sample(ctx, rows) })
+		err = d.tell(ctx)
 	}
 	d.end = d.tracker.now()
 	if outer.Err() != nil {
@@ -127,15 +129,15 @@ func (d *show) play(outer context.Context) error {
 }
 
 // begin submits the first jobs, and returns when tasks run: t = 0.
-func (d *show) begin(ctx context.Context, beside func(func(context.Context) error)) error {
+func (d *show) begin(ctx context.Context) error {
 	if d.opts.engine == engineLocal {
-		beside(d.feed)
+		d.beside(d.feed)
 	} else {
 		if err := d.fillSprints(ctx); err != nil {
 			return err
 		}
 		for range 2 {
-			beside(func(ctx context.Context) error { return d.submit(ctx, classLow) })
+			d.beside(func(ctx context.Context) error { return d.submit(ctx, classLow) })
 		}
 	}
 	bounded, cancel := context.WithTimeout(ctx, startMost)

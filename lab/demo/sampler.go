@@ -106,8 +106,7 @@ func (d *show) look(ctx context.Context, energy map[string]float64) sample {
 	defer cancel()
 	if domain, meta, err := d.lab.Domain(ctx); err == nil {
 		d.tracker.commit(meta.GetRevision(), units.Power(domain.GetBudgetUw()))
-		d.tracker.answered(meta)
-		s.reserved = new(units.Power(domain.GetReservedUw()))
+		s.leader, s.reserved = meta.GetServer(), new(units.Power(domain.GetReservedUw()))
 	}
 	s.held, s.measured = new(units.Power(0)), new(units.Power(0))
 	for _, n := range d.nodes {

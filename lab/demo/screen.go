@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -42,13 +43,9 @@ func (d *show) print(ctx context.Context) error {
 func (d *show) line() string {
 	last := d.tracker.samples[len(d.tracker.samples)-1]
 	c := countJobs(d.tracker.jobs)
-	text := fmt.Sprintf("%6.1f s  budget %s  reserved %8s  held %8s  measured %8s  leader %-2s  jobs %d/%d  tasks %d/%d",
+	return fmt.Sprintf("%6.1f s  budget %s  reserved %8s  held %8s  measured %8s  leader %-2s  jobs %d/%d  tasks %d/%d",
 		last.at.Seconds(), cli.Watts(last.budget), cli.Opt(last.reserved, cli.Watts), cli.Opt(last.held, cli.Watts),
-		cli.Opt(last.measured, cli.Watts), d.tracker.leading(), c.ended, c.jobs, c.done, c.tasks)
-	if d.lab.Engine.Queues != nil {
-		text += "  " + d.looks.words()
-	}
-	return text
+		cli.Opt(last.measured, cli.Watts), cmp.Or(last.leader, "-"), c.ended, c.jobs, c.done, c.tasks)
 }
 
 // counts sums up jobs and their tasks.

@@ -71,8 +71,8 @@ func engineSteps() []engineStep {
 	}
 }
 
-// acts are the story. What runs beside it may fail later.
-func (d *show) acts(beside func(func(context.Context) error)) (all []act) {
+// acts are the story.
+func (d *show) acts() (all []act) {
 	if d.opts.engine == engineLocal {
 		return []act{{cutAt, d.cut}, {0, d.killLeader}, {0, d.killPowerd}, {raiseAt, d.raise}}
 	}
@@ -88,7 +88,7 @@ func (d *show) acts(beside func(func(context.Context) error)) (all []act) {
 		} else {
 			do = func(context.Context) error {
 				d.tracker.note(d.tracker.now(), eventJob, "class "+s.class)
-				beside(func(ctx context.Context) error { return d.submit(ctx, s.class) })
+				d.beside(func(ctx context.Context) error { return d.submit(ctx, s.class) })
 				return nil
 			}
 		}
@@ -99,8 +99,8 @@ func (d *show) acts(beside func(func(context.Context) error)) (all []act) {
 
 // tell plays the whole story. It returns early only when ctx ends or a step
 // cannot be done; broken guarantees are left to the judge.
-func (d *show) tell(ctx context.Context, beside func(func(context.Context) error)) error {
-	for _, a := range d.acts(beside) {
+func (d *show) tell(ctx context.Context) error {
+	for _, a := range d.acts() {
 		d.waitUntil(ctx, d.part(a.at))
 		if ctx.Err() != nil {
 			return ctx.Err()

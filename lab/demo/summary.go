@@ -73,8 +73,13 @@ type eventSummary struct {
 	What string  `json:"what"`
 }
 
+// askMost bounds the queries about jobs that have ended.
+const askMost = 20 * time.Second
+
 // summary puts the figures of the run together.
 func (d *show) summary(ctx context.Context) summary {
+	ctx, cancel := context.WithTimeout(ctx, askMost)
+	defer cancel()
 	b := d.tracker
 	b.mu.Lock()
 	defer b.mu.Unlock()

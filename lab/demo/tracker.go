@@ -10,19 +10,17 @@ import (
 
 // The texts of events; they are part of summary.json's contract.
 const (
-	eventCut        = "budget cut"
-	eventKilled     = "leader killed"
-	eventLeader     = "new leader"
-	eventDown       = "powerd killed"
-	eventBack       = "powerd back"
-	eventRaised     = "budget raised"
-	eventLowered    = "budget lowered"
-	eventSprint     = "sprint"
-	eventShares     = "shares moved"
-	eventDrops      = "tasks dropped"
-	eventJob        = "job submitted"
-	leaderUnknown   = "-"
-	answerFreshness = time.Second
+	eventCut     = "budget cut"
+	eventKilled  = "leader killed"
+	eventLeader  = "new leader"
+	eventDown    = "powerd killed"
+	eventBack    = "powerd back"
+	eventRaised  = "budget raised"
+	eventLowered = "budget lowered"
+	eventSprint  = "sprint"
+	eventShares  = "shares moved"
+	eventDrops   = "tasks dropped"
+	eventJob     = "job submitted"
 )
 
 // event is something that the demo did or saw.
@@ -38,8 +36,6 @@ type tracker struct {
 	zero   time.Time // t = 0
 	budget units.Power
 	known  uint64 // revision that the budget is of
-	leader string
-	heard  time.Time // when a leader answered last
 
 	samples []sample
 	cuts    []time.Duration
@@ -84,19 +80,6 @@ func (b *tracker) commit(revision uint64, budget units.Power) {
 		}
 		b.known, b.budget = revision, budget
 	})
-}
-
-// answered stores the leader that has answered.
-func (b *tracker) answered(m *headroomv1.Meta) {
-	b.locked(func() { b.leader, b.heard = m.GetServer(), time.Now() })
-}
-
-// leading is the leader that answered last; "-" if none has for a second. The tracker is locked.
-func (b *tracker) leading() string {
-	if b.leader == "" || time.Since(b.heard) > answerFreshness {
-		return leaderUnknown
-	}
-	return b.leader
 }
 
 // note records an event at the moment at.
