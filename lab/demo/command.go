@@ -56,9 +56,9 @@ func NewCommand() *cobra.Command {
 Headroom work, or to get a cluster to try commands on (--keep). It needs no root.
 
 The demo starts three coordinators, emulated nodes with powerd and a worker, and a scheduler. It
-runs word counts of two priorities, lowers the budget to 60 %, kills the leader and
-one powerd with SIGKILL, and raises the budget again. A separate checker watches the budget from
-outside. The exit code is 0 only if every guarantee held. Ctrl-C stops everything it started.
+runs word counts of two priorities, lowers the budget to 60 %, kills the leader and one powerd with
+SIGKILL, and raises the budget again. A separate checker watches the budget from outside. The exit
+code is 0 only if every guarantee held. Ctrl-C stops everything it started.
 
 With --engine yarn or spark, an unmodified Hadoop or Spark runs the jobs on two emulated nodes. The
 budget is lowered twice while jobs of two classes run. A table shows, step by step, what the

@@ -143,7 +143,7 @@ func StartHadoop(ctx context.Context, r *experiment.Run, config hadoop.Config) (
 // unavailable adds the way out to the error of a machine that lacks something.
 func unavailable(err error) error {
 	if errors.Is(err, hadoop.ErrUnavailable) || errors.Is(err, spark.ErrUnavailable) {
-		return cli.Failed("install the missing programs: sh test/install.sh", "campaign: %w", err)
+		return cli.Failed("install the missing programs: sh lab/test/install.sh", "%w", err)
 	}
 	return err
 }
