@@ -12,6 +12,6 @@
 // themselves. Each job's dropped tasks are compared with its own counters.
 //
 // Guarantees: it needs no root and no network beyond loopback. It ends by itself, and an interrupt
-// at any time ends every process that it started. It writes only to the output folder, and never
-// touches the power controls of the machine.
+// at any time ends every process that it started. It writes only to the output folder (a release of
+// Hadoop or Spark is kept in the user's cache), and never touches the power controls of the machine.
 package demo

@@ -219,8 +219,8 @@ func (d *show) keep(ctx context.Context) error {
 			return err
 		}
 	}
-	d.say("\n%d emulated nodes, %d coordinators and a scheduler are running %suntil Ctrl-C. Try:\n  export HEADROOM_ADDR=%s",
-		d.setup.Nodes, d.setup.Coordinators, engineWords(d.lab.Engine.Name), strings.Join(d.lab.Site.Addresses(), ","))
+	d.say("\n%d emulated nodes, %d coordinators, a scheduler and %s are running until Ctrl-C. Try:\n  export HEADROOM_ADDR=%s",
+		d.setup.Nodes, d.setup.Coordinators, cmp.Or(d.lab.Engine.Name, "workers"), strings.Join(d.lab.Site.Addresses(), ","))
 	for _, args := range []string{
 		"coordinator status --watch", fmt.Sprintf(`coordinator budget set %.0fW --reason "trying it"`, d.lab.Part(cutTo).Watts()), "coordinator node list",
 		`coordinator brake set --reason "trying it"`, "coordinator brake lift", "coordinator job list", "coordinator job explain JOB", "coordinator sprint list",
@@ -232,11 +232,4 @@ func (d *show) keep(ctx context.Context) error {
 		d.say("  %s   a page of the engine's own", page)
 	}
 	return every(ctx, watchEvery, d.lab.Site.Running)
-}
-
-func engineWords(name string) string {
-	if name == "" {
-		return ""
-	}
-	return "with " + name + " "
 }
