@@ -86,6 +86,21 @@ func (s *Servers) brakeKey() string { return s.Path("brake.pub") }
 // Config is the configuration file of a member.
 func (s *Servers) Config(m Member) string { return s.Path(m.ID + ".yaml") }
 
+// NodeDir is the folder of the emulated nodes, the --dir of `powerlab node exec`.
+func (s *Servers) NodeDir() string { return s.Path("nodes") }
+
+// Node is the command line of one of so many emulated nodes in a power domain, with more added.
+func (s *Servers) Node(bin, name, domain string, nodes int, more ...string) []string {
+	argv := []string{
+		filepath.Join(bin, "powerlab"), "node", name, "--dir", s.NodeDir(), "--nodes", strconv.Itoa(nodes), "--bin", bin, "--domain", domain,
+		"--key-file", s.GossipKey(), "--brake-key-file", s.brakeKey(),
+	}
+	for _, m := range s.Members {
+		argv = append(argv, "--join", m.Gossip)
+	}
+	return append(argv, more...)
+}
+
 // Configure writes the keys and the configuration files: a site with racks, all with
 // this budget, and all power of the racks given to nodes.
 func (s *Servers) Configure(site string, budget units.Power, racks ...string) error {

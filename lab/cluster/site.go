@@ -105,9 +105,6 @@ func (s *Site) rackOf(node int) string { return s.Racks()[node*s.config.Racks/le
 // Nodes are the names of the emulated nodes.
 func (s *Site) Nodes() []string { return slices.Clone(s.nodes) }
 
-// NodeDir returns the --dir of `powerlab node exec`.
-func (s *Site) NodeDir() string { return s.Path("nodes") }
-
 // Start starts the coordinators and the nodes.
 func (s *Site) Start() error {
 	for _, m := range s.Members {
@@ -116,13 +113,7 @@ func (s *Site) Start() error {
 		}
 	}
 	for i, name := range s.nodes {
-		argv := []string{
-			filepath.Join(s.config.Bin, "powerlab"), "node", name, "--dir", s.NodeDir(), "--nodes", strconv.Itoa(len(s.nodes)), "--bin", s.config.Bin,
-			"--domain", s.rackOf(i), "--key-file", s.GossipKey(), "--brake-key-file", s.brakeKey(), "--weight", strconv.Itoa(weight),
-		}
-		for _, m := range s.Members {
-			argv = append(argv, "--join", m.Gossip)
-		}
+		argv := s.Node(s.config.Bin, name, s.rackOf(i), len(s.nodes), "--weight", strconv.Itoa(weight))
 		if s.config.Workers > 0 {
 			argv = append(argv, "--scheduler", s.Scheduler(), "--slots", strconv.Itoa(s.config.Workers))
 		} else {
