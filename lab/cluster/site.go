@@ -186,6 +186,24 @@ func (s *Site) Running() error {
 	return nil
 }
 
+// Revive starts each program again that has ended without being stopped, as an init system does, and returns their names.
+func (s *Site) Revive() (names []string, err error) {
+	s.mu.Lock()
+	var ended []*Program
+	s.programs = slices.DeleteFunc(s.programs, func(p *Program) bool {
+		if p.Ended() != nil {
+			ended = append(ended, p)
+		}
+		return p.Ended() != nil
+	})
+	s.mu.Unlock()
+	for _, p := range ended {
+		err = errors.Join(err, s.start(p.Name, p.cmd.Args...))
+		names = append(names, p.Name)
+	}
+	return names, err
+}
+
 // Close stops everything, the nodes while their coordinators still answer, and waits for it. The folder stays.
 func (s *Site) Close() error {
 	s.mu.Lock()

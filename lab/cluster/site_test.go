@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,5 +89,22 @@ func TestDrawn(t *testing.T) {
 	}
 	if e, err := s.Drawn(); err == nil || !strings.Contains(err.Error(), "node n2") {
 		t.Errorf("%v, %v of a torn file", e, err)
+	}
+}
+
+func TestEndedProgramIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	s := testkit.Need(NewSite(Config{Dir: t.TempDir(), Bin: testkit.Programs(t), Coordinators: 1}))(t)
+	t.Cleanup(func() { testkit.Check(t, s.Close()) })
+	testkit.Check(t, s.start("kept", "/bin/sleep", "600"))
+	testkit.Check(t, s.start("crashed", "/bin/sleep", "600"))
+	first := s.programs[1]
+	first.Kill()
+	if err := s.Running(); !errors.Is(err, ErrEnded) {
+		t.Errorf("after the crash: %v", err)
+	}
+	names := testkit.Need(s.Revive())(t)
+	if err := s.Running(); err != nil || !slices.Equal(names, []string{"crashed"}) || s.Kill("crashed") == first.Pid() {
+		t.Errorf("started again: %v, %v", names, err)
 	}
 }

@@ -46,6 +46,7 @@ type show struct {
 	failover, readopt *float64
 	steps             []stepSeen
 	killed            string        // the coordinator that was killed
+	revived           int           // programs that were started again
 	end               time.Duration // of the story: then the jobs that are left are cancelled
 }
 
@@ -231,5 +232,29 @@ func (d *show) keep(ctx context.Context) error {
 	for _, page := range d.lab.Engine.Pages {
 		d.say("  %s   a page of the engine's own", page)
 	}
-	return every(ctx, watchEvery, d.lab.Site.Running)
+	return every(ctx, watchEvery, func() error { return d.running(ctx) })
+}
+
+// Programs of an engine run are started again so often, each a pause after it ended.
+const (
+	revivals    = 50
+	reviveAfter = 2 * time.Second
+)
+
+// running is an error if a program has ended by itself. In an engine run it is started again, so that the crashes
+// that the documents promise to survive can be tried.
+func (d *show) running(ctx context.Context) error {
+	err := d.lab.Site.Running()
+	if err == nil || d.opts.engine == engineLocal || d.revived >= revivals {
+		return err
+	}
+	if !pause.For(ctx, reviveAfter) {
+		return nil
+	}
+	names, err := d.lab.Site.Revive()
+	for _, name := range names {
+		d.revived++
+		d.say("%s exited and was started again", name)
+	}
+	return err
 }

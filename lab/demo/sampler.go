@@ -62,7 +62,7 @@ func (d *show) watch(ctx context.Context) error {
 			}
 			d.tracker.locked(func() { d.take(queues, dropped) })
 		}
-		return d.lab.Site.Running()
+		return d.running(ctx)
 	})
 }
 
