@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +16,9 @@ import (
 	"syscall"
 	"time"
 )
+
+// ErrEnded is the error of a program that exited unexpectedly; the message has the end of its log.
+var ErrEnded = errors.New("cluster: process exited unexpectedly")
 
 // Mark is the environment variable that every process of a Group carries.
 const Mark = "HEADROOM_GROUP"
@@ -51,7 +55,7 @@ const (
 type Group struct {
 	mark  string // NAME=VALUE
 	logs  string
-	guard *exec.Cmd // nil where the programs may outlive this process
+	guard *exec.Cmd
 	hold  io.Closer
 	// close is endAll, once.
 	close func() error
@@ -72,10 +76,11 @@ type Program struct {
 // NewGroup makes a group whose programs write their output to files in the folder logs.
 // It starts the guard, which Close ends.
 func NewGroup(logs string) (*Group, error) {
-	g, err := NewLooseGroup(logs)
-	if err != nil {
-		return nil, err
+	if err := os.MkdirAll(logs, 0o755); err != nil {
+		return nil, fmt.Errorf("cluster: folder for the logs: %w", err)
 	}
+	g := &Group{mark: Mark + "=" + rand.Text(), logs: logs}
+	g.close = sync.OnceValue(g.endAll)
 	g.guard = exec.Command("/bin/sh", "-c", guard, "guard", g.mark) //nolint:noctx // it outlives every context; Close ends it
 	g.guard.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	hold, err := g.guard.StdinPipe()
@@ -86,17 +91,6 @@ func NewGroup(logs string) (*Group, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cluster: start the guard: %w", err)
 	}
-	return g, nil
-}
-
-// NewLooseGroup makes a group without a guard: unless it is closed, its programs outlive
-// this process.
-func NewLooseGroup(logs string) (*Group, error) {
-	if err := os.MkdirAll(logs, 0o755); err != nil {
-		return nil, fmt.Errorf("cluster: folder for the logs: %w", err)
-	}
-	g := &Group{mark: Mark + "=" + rand.Text(), logs: logs}
-	g.close = sync.OnceValue(g.endAll)
 	return g, nil
 }
 
@@ -201,9 +195,6 @@ func (g *Group) endAll() error {
 	}
 	for _, p := range g.programs {
 		<-p.done
-	}
-	if g.guard == nil {
-		return nil
 	}
 	_ = g.hold.Close()
 	if err := g.guard.Wait(); err != nil {

@@ -3,7 +3,6 @@ package demo
 import (
 	"bytes"
 	"encoding/json"
-	"encoding/xml"
 	"errors"
 	"io"
 	"os"
@@ -18,15 +17,15 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/testkit"
 	"headroom/jobs/arbiter"
-	"headroom/lab/emulator"
-	"headroom/lab/spark"
+	"headroom/lab/cluster"
+	"headroom/lab/experiment/harness"
 	"headroom/ledger"
 	"headroom/units"
 )
 
 // two are looks at two queues.
-func two(urgent, batch int, urgentShare, batchShare *int) []queueLook {
-	return []queueLook{{"urgent", urgent, urgentShare}, {"batch", batch, batchShare}}
+func two(urgent, batch int, urgentShare, batchShare *int) []harness.Queue {
+	return []harness.Queue{{Name: "urgent", Used: urgent, Share: urgentShare}, {Name: "batch", Used: batch, Share: batchShare}}
 }
 
 // The steps of the budget take in what was seen while they held, and what moved or was
@@ -57,12 +56,9 @@ func TestStepsOfARun(t *testing.T) {
 // no move.
 func TestMovesOfShares(t *testing.T) {
 	t.Parallel()
-	k := newLookBook()
-	if short := k.words(); short != "queues -" {
-		t.Errorf("before the first look: %q", short)
-	}
+	k := lookBook{sprinted: map[string]bool{}}
 	var told []string
-	for _, q := range [][]queueLook{two(0, 8, new(2), new(8)), nil, two(1, 8, new(2), new(8)), two(2, 6, new(5), new(5)), two(2, 6, nil, nil)} {
+	for _, q := range [][]harness.Queue{two(0, 8, new(2), new(8)), nil, two(1, 8, new(2), new(8)), two(2, 6, new(5), new(5)), two(2, 6, nil, nil)} {
 		if moved := k.add(look{queues: q}); moved != "" {
 			told = append(told, moved)
 		}
@@ -70,15 +66,12 @@ func TestMovesOfShares(t *testing.T) {
 	if !slices.Equal(told, []string{"urgent 2, batch 8 -> urgent 5, batch 5"}) {
 		t.Errorf("%q", told)
 	}
-	if short := k.words(); short != "urgent 2/-  batch 6/-  dropped 0" {
-		t.Errorf("%q", short)
-	}
 }
 
 // A sprint is reported once per job, and none that was refused.
 func TestSprintsAreToldOnce(t *testing.T) {
 	t.Parallel()
-	k := newLookBook()
+	k := lookBook{sprinted: map[string]bool{}}
 	job := func(id, refused string, kind headroomv1.MoveKind) *headroomv1.Job {
 		return &headroomv1.Job{Id: id, Outlook: &headroomv1.JobOutlook{Move: &headroomv1.JobMove{Kind: kind, Refused: refused}}}
 	}
@@ -162,46 +155,13 @@ func TestEngineTable(t *testing.T) {
 	}
 }
 
-// The picture of a run is well-formed and has all three parts.
-func TestEnginePicture(t *testing.T) {
-	t.Parallel()
-	samples := rows([2]float64{484, 400}, [2]float64{0, 380}, [2]float64{290, 280}, [2]float64{0, 260})
-	for i := range samples {
-		half := *samples[i].measured / 2
-		samples[i].nodes = []*units.Power{&half, &half}
-	}
-	c := picture{
-		samples: samples, events: []event{{0, eventLowered, ""}, {time.Second, eventShares, ""}}, nodes: []string{"n01", "n02"},
-		looks: []look{{at: 0}, {at: time.Second, queues: two(1, 9, new(4), nil)}, {at: 2 * time.Second, queues: two(2, 8, new(5), new(5)), dropped: 3}},
-	}
-	drawn := testkit.Need(c.draw())(t)
-	for d := xml.NewDecoder(bytes.NewReader(drawn)); ; {
-		if _, err := d.Token(); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatalf("%v in\n%s", err, drawn)
-		}
-	}
-	for _, want := range []string{eventLowered, "urgent, in use", "batch, share", "dropped by all jobs", "containers", "time (s)"} {
-		if !bytes.Contains(drawn, []byte(want)) {
-			t.Errorf("no %q", want)
-		}
-	}
-	if bytes.Contains(drawn, []byte("NaN")) || bytes.Contains(drawn, []byte(eventShares)) {
-		t.Error("NaN, or a mark for each move, in the picture")
-	}
-}
-
 // The story goes forward, steps the budget down twice before it raises it, and ends with all
 // of it; jobs of both classes come.
 func TestStoryOnARealCluster(t *testing.T) {
 	t.Parallel()
 	last, downs, budget := 0.0, 0, 1.0
 	classes := map[string]bool{}
-	for _, class := range firstJobs() {
-		classes[class] = true
-	}
-	for _, a := range acts() {
+	for _, a := range engineSteps() {
 		if a.at <= last || a.at >= 1 || (a.budget == 0) == (a.class == "") {
 			t.Errorf("%+v after %v", a, last)
 		}
@@ -254,7 +214,10 @@ func TestEngineRefusals(t *testing.T) {
 func TestEngineDefaults(t *testing.T) {
 	t.Parallel()
 	bin := testkit.Programs(t)
-	given := options{engine: engineYARN, length: time.Minute, nodes: 4, out: t.TempDir(), bin: bin, throttle: "auto"}
+	for _, jar := range []string{harness.JarHadoop, harness.JarHadoopApps} {
+		testkit.WriteFile(t, filepath.Join(bin, jar), "")
+	}
+	given := options{engine: engineYARN, length: time.Minute, nodes: 4, out: t.TempDir(), bin: bin}
 	o := given
 	if err := o.complete(func(string) bool { return false }); err != nil || o.nodes != engineNodes || o.length != engineLength {
 		t.Errorf("%v: %+v", err, o)
@@ -276,28 +239,19 @@ func TestDroppedTasks(t *testing.T) {
 	}
 }
 
-// A class has the cores of the applications that are named after it.
-func TestCoresOfClasses(t *testing.T) {
-	t.Parallel()
-	got := classCores(map[string]int{"high-1-ab": 2, "low-2-cd": 1, "low-1-ef": 3, "spark-shell": 4})
-	if got[0].used != 2 || got[1].used != 4 || got[0].name != classHigh {
-		t.Errorf("%+v", got)
-	}
-}
-
 // siteOf is a site with the demo's nodes, each given as much of the budget as its bound lets
 // it have, and with joules for sprints.
-func siteOf(l *lab, budget, most units.Power, joules float64) *ledger.State {
-	rated := l.full() / engineNodes
+func siteOf(budget, most units.Power, joules float64) *ledger.State {
+	rated := cluster.Rated()
 	s := &ledger.State{
-		Domains: map[string]ledger.Domain{site: {Domain: plan.Domain{Name: site, Budget: budget}, Sprint: &ledger.SprintBudget{
+		Domains: map[string]ledger.Domain{cluster.Domain: {Domain: plan.Domain{Name: cluster.Domain, Budget: budget}, Sprint: &ledger.SprintBudget{
 			Capacity: units.FromJoules(sprintJoules), Balances: map[string]units.Energy{"": units.FromJoules(joules)},
 		}}},
 		Nodes: map[string]ledger.Node{},
 	}
 	for _, name := range []string{"n01", "n02"} {
 		target := min(most, budget/engineNodes)
-		s.Nodes[name] = ledger.Node{Name: name, Domain: site, Rated: rated, Max: rated, Admitted: true, Controlled: true, Target: target, Ceiling: target}
+		s.Nodes[name] = ledger.Node{Name: name, Domain: cluster.Domain, Rated: rated, Max: rated, Admitted: true, Controlled: true, Target: target, Ceiling: target}
 	}
 	return s
 }
@@ -307,9 +261,8 @@ func siteOf(l *lab, budget, most units.Power, joules float64) *ledger.State {
 // if the nodes had all their watts, under the lowest budget, or with the pot as it begins.
 func TestRoomForSprints(t *testing.T) {
 	t.Parallel()
-	l := &lab{spec: emulator.DefaultSpec(), opts: options{nodes: engineNodes}}
 	sprints := func(budget, most units.Power, joules float64) int {
-		o := ledger.OfferSprint(siteOf(l, budget, most, joules), []string{"n01", "n02"}, classHigh)
+		o := ledger.OfferSprint(siteOf(budget, most, joules), []string{"n01", "n02"}, classHigh)
 		var m arbiter.Movers
 		job := arbiter.Contender{
 			ID: "high-1", Class: classHigh, Engine: engineSpark, Tasks: 40, Running: 4, Pending: 36, On: map[string]int{"n01": 2, "n02": 2}, Floor: 1, Due: true, MaySprint: true,
@@ -317,25 +270,26 @@ func TestRoomForSprints(t *testing.T) {
 		}
 		return len(m.Step(0, arbiter.Look{Joint: true, Jobs: []arbiter.Contender{job}}).Grants)
 	}
-	full, step := l.full(), units.Power(0)
-	for _, a := range acts() {
+	full, step := cluster.Rated()*engineNodes, units.Power(0)
+	for _, a := range engineSteps() {
 		if a.budget > 0 {
 			step = units.Power(a.budget * float64(full))
 			break
 		}
 	}
 	rated := full / engineNodes
+	most, lowest := units.Power(engineMost*float64(rated)), units.Power(cutTo*float64(full))
 	for name, c := range map[string]struct {
 		budget, most units.Power
 		joules       float64
 		want         int
 	}{
-		"full budget":              {full, l.most(), sprintJoules, 1},
-		"first step":               {step, l.most(), sprintJoules, 1},
-		"lowest budget":            {l.cut(), l.most(), sprintJoules, 0},
+		"full budget":              {full, most, sprintJoules, 1},
+		"first step":               {step, most, sprintJoules, 1},
+		"lowest budget":            {lowest, most, sprintJoules, 0},
 		"nodes have all watts":     {full, rated, sprintJoules, 0},
-		"the pot as it begins":     {full, l.most(), 0, 0},
-		"a minute of slow refills": {full, l.most(), 60 * sprintRefill, 0},
+		"the pot as it begins":     {full, most, 0, 0},
+		"a minute of slow refills": {full, most, 60 * sprintRefill, 0},
 	} {
 		if got := sprints(c.budget, c.most, c.joules); got != c.want {
 			t.Errorf("%s: %d sprints, want %d", name, got, c.want)
@@ -350,50 +304,5 @@ func TestFilled(t *testing.T) {
 	}
 	if filled(&headroomv1.Domain{}) || filled(pot(4)) || !filled(pot(5)) {
 		t.Error("a pot is full when it holds its capacity, and one that is not there is not")
-	}
-}
-
-// What a Spark application has dropped is in the answer of its only run; of several runs, or
-// none, nothing is claimed.
-func TestSparkSaysWhatItDropped(t *testing.T) {
-	t.Parallel()
-	l := &lab{dir: t.TempDir()}
-	s := &sparkEngine{engineBase: &engineBase{lab: l}, release: spark.Release{}}
-	if _, ok, err := s.dropped(t.Context(), "low-1"); ok || err != nil {
-		t.Errorf("no run: %v, %v", ok, err)
-	}
-	path := l.path("scheduler", "jobs", "low-1", "run-1", "stdout")
-	testkit.Check(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	testkit.WriteFile(t, path, "hello\nRESULT {\"kept\": 30, \"total\": 40}\n")
-	if n, ok, err := s.dropped(t.Context(), "low-1"); n != 10 || !ok || err != nil {
-		t.Errorf("%d, %v, %v", n, ok, err)
-	}
-	testkit.Check(t, os.MkdirAll(l.path("scheduler", "jobs", "low-1", "run-2"), 0o755))
-	testkit.WriteFile(t, l.path("scheduler", "jobs", "low-1", "run-2", "stdout"), "")
-	if _, ok, _ := s.dropped(t.Context(), "low-1"); ok {
-		t.Error("of two runs one is claimed")
-	}
-}
-
-// A program of a run on a real cluster that is killed is started again, and one that the demo ends is not.
-func TestKilledProgramIsStartedAgain(t *testing.T) {
-	t.Parallel()
-	f := aFleet(t, t.TempDir(), false)
-	again := make(chan string, 1)
-	revived := func(name string) { again <- name }
-	f.revived.Store(&revived)
-	p := testkit.Need(f.start("c1", "/bin/sh", "-c", "sleep 60; :"))(t)
-	p.Kill()
-	if name := <-again; name != "c1" {
-		t.Errorf("%s was started again", name)
-	}
-	f.stopAll(func(string) bool { return true })
-	testkit.Check(t, f.close())
-	select {
-	case name := <-again:
-		t.Errorf("%s was started again after the end", name)
-	case err := <-f.ended:
-		t.Error(err)
-	default:
 	}
 }
