@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"strings"
-	"syscall"
 )
 
 // serverHost is the host name of the ResourceManager and the NameNode.
@@ -39,34 +38,26 @@ const (
 	portAMProxy
 	portClaim
 	portDataNode
-)
 
-const (
+	portsMost           = portDataNode + 3*50
 	portsLow, portsHigh = 11000, 30000
 	claimTries          = 50
-	serverLast          = 254
 )
 
-// claimAddresses finds an unused range and holds one port of it, so that no
-// other cluster takes the range.
-func claimAddresses() (*addresses, error) {
-	var last error
+// claimAddresses finds a range in which nothing listens, on one or on every address, and holds one port of it, so
+// that no other cluster takes the range.
+func claimAddresses() (a *addresses, err error) {
 	for range claimTries {
-		a := &addresses{a: 64 + rand.IntN(128), b: rand.IntN(256), base: portsLow + rand.IntN(portsHigh-portsLow)}
-		var err error
+		a = &addresses{a: 64 + rand.IntN(128), b: rand.IntN(256), base: portsLow + rand.IntN(portsHigh-portsLow)}
 		if a.claim, err = a.listen(portClaim); err != nil {
-			last = err
 			continue
 		}
-		if last = a.probe(); last == nil {
+		if err = a.probe(); err == nil {
 			return a, nil
 		}
 		_ = a.claim.Close()
-		if !errors.Is(last, syscall.EADDRINUSE) {
-			break
-		}
 	}
-	return nil, fmt.Errorf("hadoop: find free loopback addresses: %w", last)
+	return nil, fmt.Errorf("hadoop: find free loopback addresses: %w", err)
 }
 
 // release gives the range back; a second call has no effect.
@@ -81,9 +72,9 @@ func (a *addresses) listen(port int) (net.Listener, error) {
 	return (&net.ListenConfig{}).Listen(context.Background(), "tcp4", a.server(port))
 }
 
-// probe fails when a process listens on one of the ports, on this or on every address.
+// probe fails when a process listens on one of the ports.
 func (a *addresses) probe() error {
-	for port := range portDataNode + 3*nodesMost {
+	for port := range portsMost {
 		if port == portClaim {
 			continue
 		}
@@ -98,7 +89,7 @@ func (a *addresses) probe() error {
 
 // server is the address of one of the servers' ports, for connections from here.
 func (a *addresses) server(port int) string {
-	return fmt.Sprintf("127.%d.%d.%d:%d", a.a, a.b, serverLast, a.base+port)
+	return fmt.Sprintf("127.%d.%d.254:%d", a.a, a.b, a.base+port)
 }
 
 // on is a port of a host, as configuration has it.
@@ -113,7 +104,7 @@ func (a *addresses) hosts(nodes []Node) (string, error) {
 		return "", fmt.Errorf("hadoop: this machine's name: %w", err)
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "127.%d.%d.%d %s\n127.0.0.1 localhost %s %s\n", a.a, a.b, serverLast, serverHost, serverHost, own)
+	fmt.Fprintf(&text, "127.%d.%d.254 %s\n127.0.0.1 localhost %s %s\n", a.a, a.b, serverHost, serverHost, own)
 	for i, n := range nodes {
 		fmt.Fprintf(&text, "127.%d.%d.%d %s\n", a.a, a.b, i+1, n.Name)
 	}

@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"headroom/lab/cluster"
@@ -31,11 +30,10 @@ const (
 	dataNode     = "datanode-"
 )
 
-// heap is the most that a daemon's heap grows to.
+// The most that a daemon's heap grows to.
 const (
 	heapRM   = "256m"
 	heapNode = "192m"
-	heapHDFS = "192m"
 )
 
 // startMost bounds the start of a cluster beside the caller's context: many times what
@@ -55,7 +53,8 @@ type Cluster struct {
 
 	mu      sync.Mutex
 	daemons map[string]*cluster.Program
-	jobs    int // clients started, to name their logs
+
+	jobs atomic.Int32 // clients started, to name their logs
 }
 
 // Start starts a cluster and returns when all its nodes are RUNNING. On an error nothing
@@ -69,9 +68,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	if c.java, err = cluster.Java(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	if c.classes, err = config.Jars.archiveOption(c.java, config.classLists); err != nil {
-		return nil, err
-	}
+	c.classes = config.Jars.archiveOption(c.java, config.classLists)
 	if c.addresses, err = claimAddresses(); err != nil {
 		return nil, err
 	}
@@ -173,11 +170,7 @@ func (c *Cluster) startDaemon(name string, argv []string) error {
 }
 
 func (c *Cluster) startNode(n Node) error {
-	argv := c.command(n.Name, heapNode, c.classPath(c.path(n.Name, "conf")), mainNode)
-	if n.Wrap != nil {
-		argv = n.Wrap(argv)
-	}
-	return c.startDaemon(n.Name, argv)
+	return c.startDaemon(n.Name, n.wrap(c.command(n.Name, heapNode, c.classPath(c.path(n.Name, "conf")), mainNode)))
 }
 
 // running is nil, or names the daemon that has ended without being killed.
@@ -217,10 +210,7 @@ func (c *Cluster) StartRM() error {
 // ReplaceScheduler ends the ResourceManager as kill -9 does and starts it again with this
 // scheduler class and these further properties. No job may be submitted meanwhile.
 func (c *Cluster) ReplaceScheduler(class string, more map[string]string) error {
-	all := map[string]string{}
-	maps.Copy(all, c.config.Properties)
-	maps.Copy(all, more)
-	c.config.Scheduler, c.config.Properties = class, all
+	c.config.Scheduler, c.config.Properties = class, properties(c.config.Properties).with(more)
 	if err := errors.Join(c.KillRM(), c.write(c.yarn().xml(), "conf", "yarn-site.xml")); err != nil {
 		return err
 	}
@@ -248,7 +238,7 @@ func (c *Cluster) KillContainers(node string) int {
 
 // tool runs one of Hadoop's command line programs to its end.
 func (c *Cluster) tool(ctx context.Context, name, main string, args ...string) error {
-	p, err := c.group.Start(c.numbered(name), c.environment(), c.command(name, "128m", c.classPath(), main, args...)...)
+	p, err := c.group.Start(fmt.Sprintf("%s-%d", name, c.jobs.Add(1)), c.environment(), c.command(name, "128m", c.classPath(), main, args...)...)
 	if err != nil {
 		return err
 	}
@@ -262,14 +252,6 @@ func (c *Cluster) tool(ctx context.Context, name, main string, args ...string) e
 		return fmt.Errorf("hadoop: %s: %w", name, p.Ended())
 	}
 	return nil
-}
-
-// numbered is a log's name that no other client has.
-func (c *Cluster) numbered(name string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.jobs++
-	return name + "-" + strconv.Itoa(c.jobs)
 }
 
 // Put copies files of this machine into a folder of the default file system, which is

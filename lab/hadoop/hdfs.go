@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+
+	"headroom/lab/cluster"
 )
 
 // startHDFS formats and starts the NameNode, starts a DataNode per node and waits until
@@ -21,40 +23,26 @@ func (c *Cluster) startHDFS(ctx context.Context) error {
 	if err := c.tool(ctx, "format", mainNameNode, "-format", "-nonInteractive"); err != nil {
 		return err
 	}
-	if err := c.startDaemon(nameNameNode, c.command(nameNameNode, heapHDFS, c.classPath(), mainNameNode)); err != nil {
+	if err := c.startDaemon(nameNameNode, c.command(nameNameNode, heapNode, c.classPath(), mainNameNode)); err != nil {
 		return err
 	}
 	for _, n := range c.config.Nodes {
 		name := dataNode + n.Name
-		argv := c.command(name, heapHDFS, c.classPath(c.path(n.Name, "hdfs")), mainDataNode)
-		if n.Wrap != nil {
-			argv = n.Wrap(argv)
-		}
-		if err := c.startDaemon(name, argv); err != nil {
+		argv := c.command(name, heapNode, c.classPath(c.path(n.Name, "hdfs")), mainDataNode)
+		if err := c.startDaemon(name, n.wrap(argv)); err != nil {
 			return err
 		}
 	}
-	return c.await(ctx, "not all DataNodes are live", func() bool {
-		live, err := c.liveDataNodes(ctx)
-		return err == nil && live == len(c.config.Nodes)
-	})
-}
-
-// liveDataNodes returns how many live DataNodes the NameNode reports.
-func (c *Cluster) liveDataNodes(ctx context.Context) (int, error) {
 	var answer struct {
 		Beans []struct {
 			Live int `json:"NumLiveDataNodes"`
 		} `json:"beans"`
 	}
-	resource := "http://" + c.addresses.server(portNameNodeWeb) + "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
-	if err := request(ctx, http.MethodGet, resource, "", &answer); err != nil {
-		return 0, err
-	}
-	if len(answer.Beans) == 0 {
-		return 0, fmt.Errorf("%w: the NameNode's state", errNotFound)
-	}
-	return answer.Beans[0].Live, nil
+	state := "http://" + c.addresses.server(portNameNodeWeb) + "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
+	return c.await(ctx, "not all DataNodes are live", func() bool {
+		err := cluster.Request(ctx, http.MethodGet, state, "", &answer)
+		return err == nil && len(answer.Beans) > 0 && answer.Beans[0].Live == len(c.config.Nodes)
+	})
 }
 
 // writeHDFS writes hdfs-site.xml: one for all, and one per DataNode before it.

@@ -3,7 +3,6 @@ package hadoop
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"math"
@@ -74,14 +73,8 @@ func capacities(queues []Queue) properties {
 // SetMaximum sets maximum-capacity of a queue, percent of the cluster, as an operator does while the
 // capacity scheduler runs. The ResourceManager's yarn.scheduler.configuration.store.class must allow it.
 func (c *Cluster) SetMaximum(ctx context.Context, queue, percent string) error {
-	change := map[string]any{"update-queue": []any{map[string]any{
-		"queue-name": "root." + queue, "params": map[string]any{"entry": []any{map[string]string{"key": "maximum-capacity", "value": percent}}},
-	}}}
-	body, err := json.Marshal(change)
-	if err != nil {
-		return fmt.Errorf("hadoop: maximum of %s: %w", queue, err)
-	}
-	return request(ctx, http.MethodPut, c.RM()+"/ws/v1/cluster/scheduler-conf", string(body), nil)
+	const change = `{"update-queue":[{"queue-name":"root.%s","params":{"entry":[{"key":"maximum-capacity","value":"%s"}]}}]}`
+	return c.set(ctx, http.MethodPut, "/scheduler-conf", fmt.Sprintf(change, queue, percent))
 }
 
 // Maximum is maximum-capacity of a queue as the capacity scheduler's configuration has it; "" for none.

@@ -2,61 +2,24 @@ package hadoop
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"headroom/internal/pause"
-)
-
-// restMost bounds one request, restBytes its answer.
-const (
-	restMost  = 5 * time.Second
-	restBytes = 32 << 20
+	"headroom/lab/cluster"
 )
 
 // get reads one resource of the ResourceManager's REST interface, below /ws/v1/cluster.
 func (c *Cluster) get(ctx context.Context, resource string, into any) error {
-	return request(ctx, http.MethodGet, c.RM()+"/ws/v1/cluster"+resource, "", into)
+	return cluster.Request(ctx, http.MethodGet, c.RM()+"/ws/v1/cluster"+resource, "", into)
 }
 
-// request queries one of the daemons' web servers and reads its JSON; into may be nil.
-func request(ctx context.Context, method, resource, body string, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, restMost)
-	defer cancel()
-	ask, err := http.NewRequestWithContext(ctx, method, resource, strings.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("hadoop: %s %s: %w", method, resource, err)
-	}
-	ask.Header.Set("Accept", "application/json")
-	if body != "" {
-		ask.Header.Set("Content-Type", "application/json")
-	}
-	response, err := http.DefaultClient.Do(ask)
-	if err != nil {
-		return fmt.Errorf("hadoop: %w", err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(response.Body, restBytes))
-	switch {
-	case err != nil:
-		return fmt.Errorf("hadoop: %s %s: %w", method, resource, err)
-	case response.StatusCode == http.StatusNotFound:
-		return fmt.Errorf("%w: %s", errNotFound, resource)
-	case response.StatusCode/100 != 2:
-		return fmt.Errorf("hadoop: %s %s: %s", method, resource, response.Status)
-	case into == nil:
-		return nil
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("hadoop: %s %s: %w", method, resource, err)
-	}
-	return nil
+// set changes one.
+func (c *Cluster) set(ctx context.Context, method, resource, body string) error {
+	return cluster.Request(ctx, method, c.RM()+"/ws/v1/cluster"+resource, body, nil)
 }
 
 // NodeState is the ResourceManager's state of a node.
@@ -121,7 +84,7 @@ func (c *Cluster) Offer(ctx context.Context, vcores, mb int) error {
 		for _, n := range nodes {
 			if !n.offers(vcores, mb) {
 				asked = true
-				failed = errors.Join(failed, request(ctx, http.MethodPost, c.RM()+"/ws/v1/cluster/nodes/"+n.ID+"/resource", body, nil))
+				failed = errors.Join(failed, c.set(ctx, http.MethodPost, "/nodes/"+n.ID+"/resource", body))
 			}
 		}
 		return err == nil && !asked
@@ -261,6 +224,3 @@ func (c *Cluster) QueueUses(ctx context.Context) ([]QueueUse, error) {
 	slices.SortFunc(queues, func(a, b QueueUse) int { return strings.Compare(a.Name, b.Name) })
 	return queues, err
 }
-
-// passing reports whether an error may pass: the ResourceManager is away or starts.
-func passing(err error) bool { return err != nil && !errors.Is(err, errNotFound) }

@@ -1,7 +1,6 @@
 package spark
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -125,8 +124,10 @@ type TaskRecord struct {
 
 // StageRecord is a stage that has ended.
 type StageRecord struct {
-	ID, Attempt, Tasks int
-	Name               string
+	ID      int    `json:"Stage ID"`
+	Attempt int    `json:"Stage Attempt ID"`
+	Tasks   int    `json:"Number of Tasks"`
+	Name    string `json:"Stage Name"`
 }
 
 // Submit starts an application's driver.
@@ -134,10 +135,7 @@ func (c *Cluster) Submit(j Job) (*RunningJob, error) {
 	if c.config.Plugin == "" && (j.Theta != 0 || j.Seed != 0 || j.Stages != "") {
 		return nil, fmt.Errorf("%w: a drop ratio without a hook: Config.Plugin names it", errConfig)
 	}
-	c.mu.Lock()
-	c.jobs++
-	name := j.Name + "-" + strconv.Itoa(c.jobs)
-	c.mu.Unlock()
+	name := fmt.Sprintf("%s-%d", j.Name, c.jobs.Add(1))
 	r := &RunningJob{cluster: c, began: time.Now()}
 	var err error
 	r.program, err = c.group.Start(name, []string{"SPARK_HOME=" + c.config.Release.Home, "SPARK_CONF_DIR=" + c.ConfDir()}, c.submit(j, name)...)
@@ -169,12 +167,6 @@ func (c *Cluster) submit(j Job, name string) []string {
 	return append(append(argv, j.Application), j.Args...)
 }
 
-// output is the driver's output so far.
-func (r *RunningJob) output() string {
-	text, _ := os.ReadFile(r.program.Log) // an unreadable log counts as empty
-	return string(text)
-}
-
 // Log is what the event log holds so far; an error before there is one.
 func (r *RunningJob) Log() (EventLog, error) { return r.cluster.eventLog(r.program.Name) }
 
@@ -187,7 +179,8 @@ func (r *RunningJob) Wait(ctx context.Context) (Result, error) {
 		r.program.Kill()
 		return Result{}, fmt.Errorf("spark: %s: %w", r.program.Name, ctx.Err())
 	}
-	result := Result{Began: r.began, Elapsed: time.Since(r.began), Output: r.output()}
+	text, _ := os.ReadFile(r.program.Log) // an unreadable log counts as empty
+	result := Result{Began: r.began, Elapsed: time.Since(r.began), Output: string(text)}
 	if !r.program.State().Success() {
 		return result, fmt.Errorf("%w: %w", errJob, r.program.Ended())
 	}
@@ -207,10 +200,7 @@ func (c *Cluster) Run(ctx context.Context, j Job) (Result, error) {
 
 // eventLog finds the log of the application with this name.
 func (c *Cluster) eventLog(name string) (EventLog, error) {
-	paths, err := filepath.Glob(c.path("events", "*"))
-	if err != nil {
-		return EventLog{}, fmt.Errorf("spark: event logs: %w", err)
-	}
+	paths, _ := filepath.Glob(c.path("events", "*")) // the pattern is valid
 	for _, path := range slices.Backward(paths) {
 		log, app, err := readEventLog(path)
 		if err == nil && app == name {
@@ -232,12 +222,7 @@ type event struct {
 		Launch int64 `json:"Launch Time"`
 		Finish int64 `json:"Finish Time"`
 	} `json:"Task Info"`
-	Stage struct {
-		ID      int    `json:"Stage ID"`
-		Attempt int    `json:"Stage Attempt ID"`
-		Name    string `json:"Stage Name"`
-		Tasks   int    `json:"Number of Tasks"`
-	} `json:"Stage Info"`
+	Stage   StageRecord `json:"Stage Info"`
 	Metrics struct {
 		RunTime int64 `json:"Executor Run Time"`
 		Input   struct {
@@ -245,9 +230,6 @@ type event struct {
 		} `json:"Input Metrics"`
 	} `json:"Task Metrics"`
 }
-
-// eventMost bounds a line of an event log; Spark's own properties are in one.
-const eventMost = 16 << 20
 
 // readEventLog reads an event log, also of an application that still runs, and the
 // application's name. A last line that was cut short is passed over.
@@ -257,32 +239,26 @@ func readEventLog(path string) (log EventLog, name string, err error) {
 		return log, "", fmt.Errorf("spark: event log: %w", err)
 	}
 	var begin, end int64
-	lines := bufio.NewScanner(bytes.NewReader(data))
-	lines.Buffer(nil, eventMost)
-	for lines.Scan() {
+	for line := range bytes.Lines(data) {
 		var e event
-		if json.Unmarshal(lines.Bytes(), &e) != nil {
+		if json.Unmarshal(line, &e) != nil {
 			continue
 		}
 		switch e.Event {
 		case "SparkListenerApplicationStart":
 			name = e.Name
 		case "SparkListenerJobStart":
-			if begin == 0 {
-				begin = e.Submit
-			}
+			begin = cmp.Or(begin, e.Submit)
 		case "SparkListenerJobEnd":
 			end = e.End
 		case "SparkListenerTaskEnd":
 			log.task(e)
 		case "SparkListenerStageCompleted":
-			log.Stages = append(log.Stages, StageRecord{ID: e.Stage.ID, Attempt: e.Stage.Attempt, Tasks: e.Stage.Tasks, Name: e.Stage.Name})
+			log.Stages = append(log.Stages, e.Stage)
 		}
 	}
-	if end > begin {
-		log.Jobs = time.Duration(end-begin) * time.Millisecond
-	}
-	return log, name, lines.Err()
+	log.Jobs = time.Duration(max(0, end-begin)) * time.Millisecond
+	return log, name, nil
 }
 
 func (l *EventLog) task(e event) {
