@@ -46,27 +46,24 @@ func agentCost(ctx context.Context, r *run) error {
 		pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
 		return err == nil && pid > 0 && strings.Contains(string(state), "highest")
 	})
-	if err == nil && !pause.For(ctx, pick(r, 5*time.Second, time.Second)) { // after the start
-		err = ctx.Err()
-	}
 	if err != nil {
 		return err
 	}
-	before, err := cpuTime(pid)
-	began := time.Now()
-	if err == nil && !pause.For(ctx, pick(r, 20*time.Second, time.Second)) {
-		err = ctx.Err()
+	var used, elapsed float64 // s
+	for _, span := range []time.Duration{pick(r, 5*time.Second, time.Second), pick(r, 20*time.Second, time.Second)} { // the first is for the start
+		before, errBefore := cpuTime(pid)
+		began := time.Now()
+		if !pause.For(ctx, span) {
+			return ctx.Err()
+		}
+		after, errAfter := cpuTime(pid)
+		used, elapsed, err = (after - before).Seconds(), time.Since(began).Seconds(), errors.Join(errBefore, errAfter)
 	}
-	if err != nil {
-		return err
-	}
-	after, err := cpuTime(pid)
-	elapsed := time.Since(began)
 	status, errStatus := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err := errors.Join(err, errStatus); err != nil {
 		return fmt.Errorf("bench: %w", err)
 	}
-	r.put("agent-cpu", one(100*(after-before).Seconds()/elapsed.Seconds()), nil, "over %.0f s; started as by its unit (one thread, timers at most 1 ms late)", elapsed.Seconds())
+	r.put("agent-cpu", one(100*used/elapsed), nil, "over %.0f s; started as by its unit (one thread, timers at most 1 ms late)", elapsed)
 	r.put("agent-rss", one(memoryOf(status, "VmRSS")), nil, "%.1f MB its own, the rest is its program file in the page cache", memoryOf(status, "RssAnon"))
 	return nil
 }

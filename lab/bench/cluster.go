@@ -106,15 +106,10 @@ A missed goal is reported but is not a failure. The exit code is 8 if a benchmar
 			}
 			o.progress = cmd.ErrOrStderr()
 			report, took, err := measureAll(cmd.Context(), o, c)
-			if err == nil && out.IsJSON() {
-				err = out.JSON(cmd.OutOrStdout(), clusterFields(c.nodes, took))
-			} else if err == nil {
-				err = report.print(cmd.OutOrStdout(), &out)
-			}
 			if err != nil {
 				return err
 			}
-			return report.complete()
+			return report.print(cmd.OutOrStdout(), &out, clusterFields(c.nodes, took))
 		},
 	}
 	f := cmd.Flags()

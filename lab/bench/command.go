@@ -62,10 +62,7 @@ measured, or with --check if a figure is out of its range.`,
 			if check {
 				return report.check(w, &out)
 			}
-			if err := report.print(w, &out); err != nil {
-				return err
-			}
-			return report.complete()
+			return report.print(w, &out, report)
 		},
 	}
 	f := cmd.Flags()

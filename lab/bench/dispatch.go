@@ -102,14 +102,13 @@ func runJobs(ctx context.Context, d *distributor.Distributor, name string, jobs 
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	var running sync.WaitGroup
-	room := make(chan struct{}, atOnce)
-	for i := range jobs {
-		room <- struct{}{}
+	for part := range atOnce {
 		running.Go(func() {
-			if err := runJob(ctx, d, name+strconv.Itoa(i)); err != nil {
-				fail(err)
+			for i := part; i < jobs && ctx.Err() == nil; i += atOnce {
+				if err := runJob(ctx, d, name+strconv.Itoa(i)); err != nil {
+					fail(err)
+				}
 			}
-			<-room
 		})
 	}
 	running.Wait()

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"runtime"
@@ -11,43 +12,22 @@ import (
 	"headroom/internal/cli"
 )
 
-// Machine is what the figures were measured on.
-type Machine struct {
-	// Cores that this process may use.
-	Cores int `json:"cores"`
-	// CPU is the processor's model name; nil when the kernel gives none.
-	CPU *string `json:"cpu"`
-	// LoadStart and LoadEnd are the 1-minute load averages around the run.
-	LoadStart *float64 `json:"load_start"`
-	LoadEnd   *float64 `json:"load_end"`
-	// Go is the version of the toolchain.
-	Go string `json:"go"`
-}
-
-// String is the machine in one line.
-func (m Machine) String() string {
-	cpu := cli.Opt(m.CPU, func(s string) string { return s })
-	return fmt.Sprintf("%d cores, %s, load %s at the start and %s at the end, %s", m.Cores, cpu, shown(m.LoadStart, ""), shown(m.LoadEnd, ""), m.Go)
-}
-
-// thisMachine describes the machine as it is now.
-func thisMachine() Machine {
-	m := Machine{Cores: runtime.GOMAXPROCS(0), LoadStart: loadAverage(), Go: runtime.Version()}
+// Machine names what the figures are measured on: how many cores this process may use, and the processor's model.
+func Machine() string {
 	text, _ := os.ReadFile("/proc/cpuinfo")
-	if _, rest, ok := strings.Cut(string(text), "model name"); ok {
-		line, _, _ := strings.Cut(rest, "\n")
-		m.CPU = new(strings.Join(strings.Fields(strings.TrimLeft(line, " \t:")), " "))
-	}
-	return m
+	_, rest, _ := strings.Cut(string(text), "model name")
+	model, _, _ := strings.Cut(rest, "\n")
+	return fmt.Sprintf("%d cores, %s", runtime.GOMAXPROCS(0), cmp.Or(strings.Join(strings.Fields(strings.Trim(model, " \t:")), " "), "unknown processor"))
 }
 
-// Look describes the machine as it is now, and its noise.
-func Look() (Machine, Noise) {
+// Look is the noise of this machine now.
+func Look() Noise {
 	var c calibration
 	c.run()
-	return thisMachine(), c.noise()
+	return c.noise()
 }
 
+// loadAverage is that of the last minute; nil if it is unknown.
 func loadAverage() *float64 {
 	var v float64
 	text, _ := os.ReadFile("/proc/loadavg")

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -22,7 +23,7 @@ type Report struct {
 	Kind    string  `json:"kind"`
 	API     string  `json:"api"`
 	Quick   bool    `json:"quick"`
-	Machine Machine `json:"machine"`
+	Machine string  `json:"machine"`
 	Noise   Noise   `json:"noise"`
 	Items   []Item  `json:"items"`
 }
@@ -212,7 +213,8 @@ func measureAll(ctx context.Context, o options, cluster clusterOptions) (*Report
 	r := &run{options: o, cluster: cluster, took: map[string]reading{}}
 	timed, cancel := context.WithTimeout(ctx, pick(r, fullMost+4*cluster.duration, quickMost))
 	defer cancel()
-	report := &Report{Kind: "Bench", API: "v1", Quick: o.quick, Machine: thisMachine(), Items: []Item{}}
+	report := &Report{Kind: "Bench", API: "v1", Quick: o.quick, Items: []Item{}}
+	load := shown(loadAverage(), "")
 	var noise calibration
 	for _, b := range all {
 		noise.run()
@@ -223,7 +225,8 @@ func measureAll(ctx context.Context, o options, cluster clusterOptions) (*Report
 		}
 	}
 	noise.run()
-	report.Noise, report.Machine.LoadEnd = noise.noise(), loadAverage()
+	report.Noise = noise.noise()
+	report.Machine = fmt.Sprintf("%s, load %s at the start and %s at the end, %s", Machine(), load, shown(loadAverage(), ""), runtime.Version())
 	return report, r.took, nil
 }
 
@@ -256,46 +259,33 @@ func (b benchmark) measure(ctx context.Context, r *run) (items []Item) {
 	return items
 }
 
-// complete reports the figures that could not be measured as an error.
-func (r *Report) complete() error {
+// print writes the table, then the machine and its noise; or a document. Figures that could not be measured are an error.
+func (r *Report) print(w io.Writer, out *cli.Output, document any) error {
 	var missing []string
+	var rows [][]string
 	for _, i := range r.Items {
 		if i.Value == nil {
 			missing = append(missing, i.Name)
 		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	return &cli.Error{
-		Code: "not-measured", Exit: cli.ExitDegraded, Message: "not measured: " + strings.Join(missing, ", "),
-		Hint: "see the notes for the reasons; repeat single benchmarks with --only",
-	}
-}
-
-// print writes the table, then the machine and its noise.
-func (r *Report) print(w io.Writer, out *cli.Output) error {
-	if out.IsJSON() {
-		return out.JSON(w, r)
-	}
-	rows := make([][]string, 0, len(r.Items))
-	for _, i := range r.Items {
-		met := cli.Opt(i.Met, func(met bool) string {
-			if met {
-				return "yes"
-			}
-			return "no"
-		})
+		met := cli.Opt(i.Met, func(met bool) string { return map[bool]string{true: "yes", false: "no"}[met] })
 		rows = append(rows, []string{
 			i.Name, cli.Opt(i.Goal, func(g string) string { return g }), shown(i.Value, i.Unit), shown(i.P50, i.Unit), shown(i.P99, i.Unit),
 			shown(i.Peer, i.Unit), shown(i.Ratio, "x"), met, i.Note,
 		})
 	}
-	err := out.Table(w, []string{"NAME", "GOAL", "MEASURED", "P50", "P99", "PEER", "RATIO", "MET", "NOTE"}, rows)
-	if err == nil && out.IsTable() {
+	var err error
+	if out.IsJSON() {
+		err = out.JSON(w, document)
+	} else if err = out.Table(w, []string{"NAME", "GOAL", "MEASURED", "P50", "P99", "PEER", "RATIO", "MET", "NOTE"}, rows); err == nil && out.IsTable() {
 		_, err = fmt.Fprintf(w, "\nmachine: %v\nnoise:   %v\n", r.Machine, r.Noise)
 	}
-	return err
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	return &cli.Error{
+		Code: "not-measured", Exit: cli.ExitDegraded, Message: "not measured: " + strings.Join(missing, ", "),
+		Hint: "see the notes for the reasons; repeat single benchmarks with --only",
+	}
 }
 
 // shown is a value with three significant digits.

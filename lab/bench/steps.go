@@ -372,12 +372,11 @@ func over(v verdict) float64    { return v.over }
 func longest(v verdict) float64 { return v.longest }
 func steady(v verdict) float64  { return v.steady }
 
-func mean(values []float64) float64 {
-	sum := 0.0
+func mean(values []float64) (mean float64) {
 	for _, v := range values {
-		sum += v / float64(len(values))
+		mean += v / float64(len(values))
 	}
-	return sum
+	return mean
 }
 
 // capStep measures steps of the cap on one busy socket. The peer gets the gain that serves it best.

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
-
-	"headroom/lab/cluster"
 )
 
 // startHDFS formats and starts the NameNode, starts a DataNode per node and waits until
@@ -33,15 +30,13 @@ func (c *Cluster) startHDFS(ctx context.Context) error {
 			return err
 		}
 	}
-	var answer struct {
-		Beans []struct {
-			Live int `json:"NumLiveDataNodes"`
-		} `json:"beans"`
+	type state struct {
+		Live int `json:"NumLiveDataNodes"`
 	}
-	state := "http://" + c.addresses.server(portNameNodeWeb) + "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
+	page := "http://" + c.addresses.server(portNameNodeWeb) + "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
 	return c.await(ctx, "not all DataNodes are live", func() bool {
-		err := cluster.Request(ctx, http.MethodGet, state, "", &answer)
-		return err == nil && len(answer.Beans) > 0 && answer.Beans[0].Live == len(c.config.Nodes)
+		all, err := getFrom[[]state](ctx, page, "beans")
+		return err == nil && len(all) > 0 && all[0].Live == len(c.config.Nodes)
 	})
 }
 

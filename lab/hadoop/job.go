@@ -223,31 +223,18 @@ type Progress struct {
 
 // Progress queries the job's application master. It fails before the master answers and
 // after the job's end.
-func (j *RunningJob) Progress(ctx context.Context) (p Progress, err error) {
-	var answer struct {
-		Job *Progress `json:"job"`
-	}
-	if err = j.ask(ctx, "", &answer); err == nil && answer.Job == nil {
-		err = fmt.Errorf("%w: progress of %s", errNotFound, j.ID)
-	}
-	if err == nil {
-		p = *answer.Job
-	}
-	return p, err
+func (j *RunningJob) Progress(ctx context.Context) (Progress, error) {
+	return getFrom[Progress](ctx, j.master(), "job")
 }
 
 // Began returns when the job's first task started, as reported by its application master.
 func (j *RunningJob) Began(ctx context.Context) (time.Time, error) {
-	var answer struct {
-		Tasks struct {
-			Task []struct {
-				StartMs int64 `json:"startTime"`
-			} `json:"task"`
-		} `json:"tasks"`
+	type task struct {
+		StartMs int64 `json:"startTime"`
 	}
-	err := j.ask(ctx, "/tasks", &answer)
+	tasks, err := getFrom[[]task](ctx, j.master()+"/tasks", "tasks", "task")
 	first := int64(math.MaxInt64)
-	for _, t := range answer.Tasks.Task {
+	for _, t := range tasks {
 		if t.StartMs > 0 {
 			first = min(first, t.StartMs)
 		}
@@ -258,9 +245,9 @@ func (j *RunningJob) Began(ctx context.Context) (time.Time, error) {
 	return time.UnixMilli(first), err
 }
 
-// ask queries the job's application master, through the ResourceManager.
-func (j *RunningJob) ask(ctx context.Context, resource string, into any) error {
-	return cluster.Request(ctx, http.MethodGet, j.cluster.RM()+"/proxy/"+j.ID+"/ws/v1/mapreduce/jobs/"+strings.Replace(j.ID, "application", "job", 1)+resource, "", into)
+// master is the address of the job's application master, through the ResourceManager.
+func (j *RunningJob) master() string {
+	return j.cluster.RM() + "/proxy/" + j.ID + "/ws/v1/mapreduce/jobs/" + strings.Replace(j.ID, "application", "job", 1)
 }
 
 // AwaitMaps waits until so many maps of the job have ended well, or it is over.

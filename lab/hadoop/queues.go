@@ -79,11 +79,9 @@ func (c *Cluster) SetMaximum(ctx context.Context, queue, percent string) error {
 
 // Maximum is maximum-capacity of a queue as the capacity scheduler's configuration has it; "" for none.
 func (c *Cluster) Maximum(ctx context.Context, queue string) (string, error) {
-	var answer struct {
-		Property []struct{ Name, Value string }
-	}
-	err := c.get(ctx, "/scheduler-conf", &answer)
-	for _, p := range answer.Property {
+	type property struct{ Name, Value string }
+	all, err := get[[]property](ctx, c, "/scheduler-conf", "property")
+	for _, p := range all {
 		if p.Name == "yarn.scheduler.capacity.root."+queue+".maximum-capacity" {
 			return p.Value, err
 		}
