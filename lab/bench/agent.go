@@ -49,7 +49,7 @@ func agentCost(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	var used, elapsed float64 // s
+	var used, elapsed float64                                                                                         // s
 	for _, span := range []time.Duration{pick(r, 5*time.Second, time.Second), pick(r, 20*time.Second, time.Second)} { // the first is for the start
 		before, errBefore := cpuTime(pid)
 		began := time.Now()

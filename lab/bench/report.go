@@ -20,12 +20,12 @@ import (
 
 // Report is the result of one run, as -o json prints it.
 type Report struct {
-	Kind    string  `json:"kind"`
-	API     string  `json:"api"`
-	Quick   bool    `json:"quick"`
-	Machine string  `json:"machine"`
-	Noise   Noise   `json:"noise"`
-	Items   []Item  `json:"items"`
+	Kind    string `json:"kind"`
+	API     string `json:"api"`
+	Quick   bool   `json:"quick"`
+	Machine string `json:"machine"`
+	Noise   Noise  `json:"noise"`
+	Items   []Item `json:"items"`
 }
 
 // Item is one figure. Unknown values are nil.
