@@ -23,25 +23,14 @@ const (
 	mainDataNode = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 )
 
-// Names of the servers' daemons; a node's are its name and dataNode + its name.
 const (
-	nameRM       = "rm"
-	nameNameNode = "namenode"
-	dataNode     = "datanode-"
+	// heapRM and heapNode are the most that a daemon's heap grows to.
+	heapRM, heapNode = "256m", "192m"
+	// startMost bounds the start of a cluster: many times what it takes on a machine that is not busy.
+	startMost = 2 * time.Minute
+	// look is the pause between two looks at a daemon or a job.
+	look = 100 * time.Millisecond
 )
-
-// The most that a daemon's heap grows to.
-const (
-	heapRM   = "256m"
-	heapNode = "192m"
-)
-
-// startMost bounds the start of a cluster beside the caller's context: many times what
-// it takes on a machine that is not busy.
-const startMost = 2 * time.Minute
-
-// look is the pause between two looks at a daemon or a job.
-const look = 100 * time.Millisecond
 
 // Cluster is a running cluster. Its methods may be called from any goroutine.
 type Cluster struct {
@@ -49,7 +38,6 @@ type Cluster struct {
 	addresses *addresses
 	group     *cluster.Group
 	java      string
-	classes   string // the JVMs' option for the archive of classes
 
 	mu      sync.Mutex
 	daemons map[string]*cluster.Program
@@ -68,7 +56,6 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	if c.java, err = cluster.Java(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	c.classes = config.Jars.archiveOption(c.java, config.classLists)
 	if c.addresses, err = claimAddresses(); err != nil {
 		return nil, err
 	}
@@ -188,10 +175,10 @@ func (c *Cluster) running() error {
 // kill ends a daemon's JVM, not what it has started, and forgets it.
 func (c *Cluster) kill(name string) error {
 	c.mu.Lock()
-	p := c.daemons[name]
+	p, runs := c.daemons[name]
 	delete(c.daemons, name)
 	c.mu.Unlock()
-	if p == nil {
+	if !runs {
 		return fmt.Errorf("%w: daemon %s does not run", errNotFound, name)
 	}
 	c.group.Kill(func(q cluster.Process) bool { return q.Is(c.java, daemonOption+name) })
@@ -200,11 +187,11 @@ func (c *Cluster) kill(name string) error {
 }
 
 // KillRM ends the ResourceManager as kill -9 does.
-func (c *Cluster) KillRM() error { return c.kill(nameRM) }
+func (c *Cluster) KillRM() error { return c.kill(serverHost) }
 
 // StartRM starts the ResourceManager. It takes up the jobs that it had.
 func (c *Cluster) StartRM() error {
-	return c.startDaemon(nameRM, c.command(nameRM, heapRM, c.classPath(), mainRM))
+	return c.startDaemon(serverHost, c.command(serverHost, heapRM, c.classPath(), mainRM))
 }
 
 // ReplaceScheduler ends the ResourceManager as kill -9 does and starts it again with this
@@ -223,11 +210,7 @@ func (c *Cluster) KillNode(name string) error { return c.kill(name) }
 
 // StartNode starts a NodeManager again; AwaitNodes waits for it.
 func (c *Cluster) StartNode(name string) error {
-	i := slices.IndexFunc(c.config.Nodes, func(n Node) bool { return n.Name == name })
-	if i < 0 {
-		return fmt.Errorf("%w: node %q", errNotFound, name)
-	}
-	return c.startNode(c.config.Nodes[i])
+	return c.startNode(c.config.Nodes[slices.IndexFunc(c.config.Nodes, func(n Node) bool { return n.Name == name })])
 }
 
 // KillContainers ends all containers of a node by SIGKILL and returns how many processes
@@ -242,25 +225,19 @@ func (c *Cluster) tool(ctx context.Context, name, main string, args ...string) e
 	if err != nil {
 		return err
 	}
-	select {
-	case <-p.Done():
-	case <-ctx.Done():
-		p.Kill()
-		return fmt.Errorf("hadoop: %s: %w", name, ctx.Err())
-	}
-	if !p.State().Success() {
-		return fmt.Errorf("hadoop: %s: %w", name, p.Ended())
+	if err := p.Wait(ctx); err != nil {
+		return fmt.Errorf("hadoop: %w", err)
 	}
 	return nil
 }
 
-// Put copies files of this machine into a folder of the default file system, which is
+// Put copies a file or folder of this machine into a folder of the default file system, which is
 // made.
-func (c *Cluster) Put(ctx context.Context, to string, from ...string) error {
+func (c *Cluster) Put(ctx context.Context, to, from string) error {
 	if err := c.tool(ctx, "mkdir", mainShell, "-mkdir", "-p", to); err != nil {
 		return err
 	}
-	return c.tool(ctx, "put", mainShell, append(append([]string{"-put"}, from...), to)...)
+	return c.tool(ctx, "put", mainShell, "-put", from, to)
 }
 
 // Get copies a folder or a file of the default file system, whose name may be a pattern,

@@ -52,8 +52,6 @@ type Config struct {
 	// Properties are added to yarn-site.xml of the ResourceManager and of all nodes, and
 	// win over what is written there.
 	Properties map[string]string
-
-	classLists string // folder in which the JVMs list the classes that they load; see Prepare
 }
 
 // Node is one machine of the cluster.

@@ -20,11 +20,11 @@ func (c *Cluster) startHDFS(ctx context.Context) error {
 	if err := c.tool(ctx, "format", mainNameNode, "-format", "-nonInteractive"); err != nil {
 		return err
 	}
-	if err := c.startDaemon(nameNameNode, c.command(nameNameNode, heapNode, c.classPath(), mainNameNode)); err != nil {
+	if err := c.startDaemon("namenode", c.command("namenode", heapNode, c.classPath(), mainNameNode)); err != nil {
 		return err
 	}
 	for _, n := range c.config.Nodes {
-		name := dataNode + n.Name
+		name := "datanode-" + n.Name
 		argv := c.command(name, heapNode, c.classPath(c.path(n.Name, "hdfs")), mainDataNode)
 		if err := c.startDaemon(name, n.wrap(argv)); err != nil {
 			return err

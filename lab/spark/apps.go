@@ -10,18 +10,12 @@ import (
 	"strings"
 )
 
-// Classes of the example applications in headroom-spark-apps.jar.
-const (
-	mainWords     = "headroom.apps.spark.WordPopularity"
-	mainTriangles = "headroom.apps.spark.Triangles"
-)
-
 // Drop is how much of its input an application drops.
 type Drop struct {
 	// Theta is the drop ratio, 0 to 1, Seed what chooses.
 	Theta float64
 	Seed  uint64
-	// Stages are those that drop: input (also when empty) or all.
+	// Stages are those that drop: input (also when empty), all or none.
 	Stages string
 }
 
@@ -64,19 +58,13 @@ func (a Answer) Counts() map[string]float64 {
 // WordPopularity is the job that finds the top most frequent words of a file of posts,
 // read in at least so many partitions. apps is headroom-spark-apps.jar.
 func WordPopularity(apps, in string, partitions, top int, d Drop) Job {
-	return Job{
-		Name: "words", Application: apps, Main: mainWords, Args: []string{in, strconv.Itoa(partitions), strconv.Itoa(top), "4"},
-		Theta: d.Theta, Seed: d.Seed, Stages: d.Stages,
-	}
+	return Job{Name: "words", Application: apps, Main: "headroom.apps.spark.WordPopularity", Args: []string{in, strconv.Itoa(partitions), strconv.Itoa(top), "4"}, Drop: d}
 }
 
 // Triangles is the job that counts the triangles of a file of edges, read in at least so
 // many partitions. apps is headroom-spark-apps.jar.
 func Triangles(apps, in string, partitions int, d Drop) Job {
-	return Job{
-		Name: "triangles", Application: apps, Main: mainTriangles, Args: []string{in, strconv.Itoa(partitions)},
-		Theta: d.Theta, Seed: d.Seed, Stages: d.Stages,
-	}
+	return Job{Name: "triangles", Application: apps, Main: "headroom.apps.spark.Triangles", Args: []string{in, strconv.Itoa(partitions)}, Drop: d}
 }
 
 // Ask runs one of the example applications to its end and reads its answer.

@@ -19,26 +19,16 @@ import (
 	"headroom/lab/cluster"
 )
 
-// Classes of the daemons, and of an executor.
 const (
-	mainMaster   = "org.apache.spark.deploy.master.Master"
-	mainWorker   = "org.apache.spark.deploy.worker.Worker"
 	mainExecutor = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
-)
-
-const nameMaster = "master"
-
-// startMost bounds the start of a cluster beside the caller's context: many times what it
-// takes on a machine that is not busy.
-const startMost = 2 * time.Minute
-
-// look is the pause between two looks at a daemon or a file.
-const look = 100 * time.Millisecond
-
-// Last parts of the addresses of the Master and of the drivers.
-const (
-	lastMaster = 254
-	lastDriver = 253
+	// startMost bounds the start of a cluster: many times what it takes on a machine that is not busy.
+	startMost = 2 * time.Minute
+	// look is the pause between two looks at a daemon.
+	look = 100 * time.Millisecond
+	// lastMaster and lastDriver are the last parts of the addresses of the Master and of the drivers.
+	lastMaster, lastDriver = 254, 253
+	// memoryLeast is what a Worker offers at least, MiB: an executor's heap and what is beside it.
+	memoryLeast = 768
 )
 
 // Config describes the cluster to start.
@@ -122,15 +112,12 @@ func (c *Config) complete() (err error) {
 	return nil
 }
 
-// memoryLeast is what a Worker offers at least: an executor's heap and what is beside it.
-const memoryLeast = 768
-
 func (c *Cluster) start(ctx context.Context) error {
 	if err := c.writeDefaults(); err != nil {
 		return err
 	}
 	host := c.address(lastMaster)
-	master, err := c.group.Start(nameMaster, c.daemonEnv(), c.daemon(mainMaster, "--host", host, "--port", "0", "--webui-port", "0")...)
+	master, err := c.group.Start("master", c.daemonEnv(), c.daemon("org.apache.spark.deploy.master.Master", "--host", host, "--port", "0", "--webui-port", "0")...)
 	if err != nil {
 		return err
 	}
@@ -144,7 +131,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	c.web = "http://" + net.JoinHostPort(host, port) // it listens on all addresses, and names one that may be another's
 	daemons := []*cluster.Program{master}
 	for i, n := range c.config.Nodes {
-		argv := c.daemon(mainWorker, "--host", c.address(i+1), "--port", "0", "--webui-port", "0", "-c", fmt.Sprint(n.Cores), "-m", fmt.Sprintf("%dm", n.MemoryMB), "-d", c.path(n.Name), c.master)
+		argv := c.daemon("org.apache.spark.deploy.worker.Worker", "--host", c.address(i+1), "--port", "0", "--webui-port", "0", "-c", fmt.Sprint(n.Cores), "-m", fmt.Sprintf("%dm", n.MemoryMB), "-d", c.path(n.Name), c.master)
 		if n.Wrap != nil {
 			argv = n.Wrap(argv)
 		}

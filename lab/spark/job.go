@@ -72,12 +72,8 @@ type Job struct {
 	Args              []string
 	// Master replaces the cluster's own, which then only starts executors; empty for the cluster's.
 	Master string
-	// Theta is the drop ratio that the hook gets from the configuration, 0 to 1, Seed what
-	// chooses what is dropped. Without Config.Plugin there is no hook and both must be 0.
-	Theta float64
-	Seed  uint64
-	// Stages are those that drop: input (also when empty), all or none.
-	Stages string
+	// Drop is what the hook gets from the configuration. Without Config.Plugin there is no hook.
+	Drop
 	// Conf are further properties.
 	Conf map[string]string
 }
@@ -132,7 +128,7 @@ type StageRecord struct {
 
 // Submit starts an application's driver.
 func (c *Cluster) Submit(j Job) (*RunningJob, error) {
-	if c.config.Plugin == "" && (j.Theta != 0 || j.Seed != 0 || j.Stages != "") {
+	if c.config.Plugin == "" && j.Drop != (Drop{}) {
 		return nil, fmt.Errorf("%w: a drop ratio without a hook: Config.Plugin names it", errConfig)
 	}
 	name := fmt.Sprintf("%s-%d", j.Name, c.jobs.Add(1))
@@ -173,19 +169,14 @@ func (r *RunningJob) Log() (EventLog, error) { return r.cluster.eventLog(r.progr
 // Wait waits for the end. An application that failed is an error that wraps errJob and has
 // the end of its log; when ctx ends the driver is killed.
 func (r *RunningJob) Wait(ctx context.Context) (Result, error) {
-	select {
-	case <-r.program.Done():
-	case <-ctx.Done():
-		r.program.Kill()
-		return Result{}, fmt.Errorf("spark: %s: %w", r.program.Name, ctx.Err())
-	}
+	err := r.program.Wait(ctx)
 	text, _ := os.ReadFile(r.program.Log) // an unreadable log counts as empty
 	result := Result{Began: r.began, Elapsed: time.Since(r.began), Output: string(text)}
-	if !r.program.State().Success() {
-		return result, fmt.Errorf("%w: %w", errJob, r.program.Ended())
+	if err == nil {
+		result.Log, err = r.cluster.eventLog(r.program.Name)
+	} else if ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", errJob, err)
 	}
-	var err error
-	result.Log, err = r.cluster.eventLog(r.program.Name)
 	return result, err
 }
 

@@ -64,7 +64,7 @@ func TestBadFolderIsRefused(t *testing.T) {
 func TestSubmitWithoutHookDropsNothing(t *testing.T) {
 	t.Parallel()
 	c := &Cluster{config: Config{Release: Release{Home: "/spark"}}, master: "spark://m:1"}
-	if _, err := c.Submit(Job{Name: "words", Application: "a.jar", Theta: 0.2}); !errors.Is(err, errConfig) {
+	if _, err := c.Submit(Job{Name: "words", Application: "a.jar", Drop: Drop{Theta: 0.2}}); !errors.Is(err, errConfig) {
 		t.Errorf("%v", err)
 	}
 	argv := c.submit(Job{Application: "a.jar", Main: "A", Args: []string{"x"}}, "words-1")
