@@ -2,7 +2,6 @@ package hadoop
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -16,9 +15,8 @@ const serverHost = "rm"
 // addresses are a cluster's own: a range of loopback addresses and a range of ports,
 // which are below those that the kernel gives to connections.
 type addresses struct {
-	a, b  int // 127.a.b.x
-	base  int // first port
-	claim net.Listener
+	a, b int // 127.a.b.x
+	base int // first port
 }
 
 // The ports, counted from the first. DataNodes have three each from portDataNode on: the
@@ -36,49 +34,28 @@ const (
 	portNodeWeb
 	portCollector
 	portAMProxy
-	portClaim
 	portDataNode
 
 	portsMost           = portDataNode + 3*50
 	portsLow, portsHigh = 11000, 30000
-	claimTries          = 50
 )
 
-// claimAddresses finds a range in which nothing listens, on one or on every address, and holds one port of it, so
-// that no other cluster takes the range.
+// claimAddresses finds a range in which nothing listens, on one or on every address. It is one of so many that two
+// clusters do not meet.
 func claimAddresses() (a *addresses, err error) {
-	for range claimTries {
+	for range 50 {
 		a = &addresses{a: 64 + rand.IntN(128), b: rand.IntN(256), base: portsLow + rand.IntN(portsHigh-portsLow)}
-		if a.claim, err = a.listen(portClaim); err != nil {
-			continue
-		}
 		if err = a.probe(); err == nil {
 			return a, nil
 		}
-		_ = a.claim.Close()
 	}
 	return nil, fmt.Errorf("hadoop: find free loopback addresses: %w", err)
-}
-
-// release gives the range back; a second call has no effect.
-func (a *addresses) release() error {
-	if err := a.claim.Close(); !errors.Is(err, net.ErrClosed) {
-		return err
-	}
-	return nil
-}
-
-func (a *addresses) listen(port int) (net.Listener, error) {
-	return (&net.ListenConfig{}).Listen(context.Background(), "tcp4", a.server(port))
 }
 
 // probe fails when a process listens on one of the ports.
 func (a *addresses) probe() error {
 	for port := range portsMost {
-		if port == portClaim {
-			continue
-		}
-		l, err := a.listen(port)
+		l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp4", a.server(port))
 		if err != nil {
 			return err
 		}

@@ -60,7 +60,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 		return nil, err
 	}
 	if c.group, err = cluster.NewGroup(c.path("logs")); err != nil {
-		return nil, errors.Join(err, c.addresses.release())
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startMost)
 	defer cancel()
@@ -97,9 +97,7 @@ func (c *Cluster) start(ctx context.Context) error {
 
 // Close ends every process of the cluster, the jobs' containers too, and waits for it.
 // The folder stays. A second call has no effect.
-func (c *Cluster) Close() error {
-	return errors.Join(c.group.Close(), c.addresses.release())
-}
+func (c *Cluster) Close() error { return c.group.Close() }
 
 // Dir is the cluster's folder.
 func (c *Cluster) Dir() string { return c.config.Dir }

@@ -7,6 +7,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,7 +41,6 @@ func TestClustersDoNotShareAddresses(t *testing.T) {
 	seen := map[string]bool{}
 	for range 5 {
 		a := testkit.Need(claimAddresses())(t)
-		t.Cleanup(func() { _ = a.claim.Close() })
 		if seen[a.server(0)] {
 			t.Errorf("%s twice", a.server(0))
 		}
@@ -51,11 +51,10 @@ func TestClustersDoNotShareAddresses(t *testing.T) {
 func TestTakenPortsAreNotClaimed(t *testing.T) {
 	t.Parallel()
 	a := testkit.Need(claimAddresses())(t)
-	t.Cleanup(func() { _ = a.claim.Close() })
 	if err := a.probe(); err != nil {
 		t.Fatalf("free ports: %v", err)
 	}
-	taken := testkit.Need(a.listen(portRMWeb))(t)
+	taken := testkit.Need((&net.ListenConfig{}).Listen(t.Context(), "tcp4", a.server(portRMWeb)))(t)
 	t.Cleanup(func() { _ = taken.Close() })
 	if err := a.probe(); err == nil {
 		t.Error("a port that somebody listens on counts as free")

@@ -77,14 +77,15 @@ type Cluster struct {
 // Start starts a cluster and returns when all its Workers are alive. On an error nothing
 // is left running; the logs stay in the folder logs below Config.Dir.
 func Start(ctx context.Context, config Config) (*Cluster, error) {
-	if err := config.complete(); err != nil {
-		return nil, err
+	dir, err := filepath.Abs(config.Dir)
+	if err != nil || strings.ContainsAny(dir, " ,:\t") {
+		return nil, fmt.Errorf("%w: folder %q: Spark's class paths bear no blanks, commas or colons", errors.Join(errConfig, err), dir)
 	}
 	if _, err := cluster.Java(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
+	config.Dir = dir
 	c := &Cluster{config: config, a: 64 + rand.IntN(128), b: rand.IntN(256)}
-	var err error
 	if c.group, err = cluster.NewGroup(c.path("logs")); err != nil {
 		return nil, err
 	}
@@ -96,25 +97,9 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	return c, nil
 }
 
-// complete checks the folder and fills in the defaults.
-func (c *Config) complete() (err error) {
-	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
-		return fmt.Errorf("spark: folder of the cluster: %w", err)
-	}
-	if strings.ContainsAny(c.Dir, " ,:\t") {
-		return fmt.Errorf("%w: folder %q: Spark's class paths bear no blanks, commas or colons", errConfig, c.Dir)
-	}
-	c.Nodes = slices.Clone(c.Nodes)
-	for i := range c.Nodes {
-		n := &c.Nodes[i]
-		n.Cores, n.MemoryMB = max(1, n.Cores), max(memoryLeast, n.MemoryMB)
-	}
-	return nil
-}
-
 func (c *Cluster) start(ctx context.Context) error {
 	if err := c.writeDefaults(); err != nil {
-		return err
+		return fmt.Errorf("spark: configuration of the cluster: %w", err)
 	}
 	host := c.address(lastMaster)
 	master, err := c.group.Start("master", c.daemonEnv(), c.daemon("org.apache.spark.deploy.master.Master", "--host", host, "--port", "0", "--webui-port", "0")...)
@@ -131,7 +116,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	c.web = "http://" + net.JoinHostPort(host, port) // it listens on all addresses, and names one that may be another's
 	daemons := []*cluster.Program{master}
 	for i, n := range c.config.Nodes {
-		argv := c.daemon("org.apache.spark.deploy.worker.Worker", "--host", c.address(i+1), "--port", "0", "--webui-port", "0", "-c", fmt.Sprint(n.Cores), "-m", fmt.Sprintf("%dm", n.MemoryMB), "-d", c.path(n.Name), c.master)
+		argv := c.daemon("org.apache.spark.deploy.worker.Worker", "--host", c.address(i+1), "--port", "0", "--webui-port", "0", "-c", fmt.Sprint(max(1, n.Cores)), "-m", fmt.Sprintf("%dm", max(memoryLeast, n.MemoryMB)), "-d", c.path(n.Name), c.master)
 		if n.Wrap != nil {
 			argv = n.Wrap(argv)
 		}
@@ -193,9 +178,8 @@ func await(ctx context.Context, not string, daemons []*cluster.Program, done fun
 type masterState struct {
 	Alive  int `json:"aliveworkers"`
 	Active []struct {
-		ID    string `json:"id"`
-		Name  string `json:"name"`
-		Cores int    `json:"cores"`
+		Name  string
+		Cores int
 	} `json:"activeapps"`
 }
 

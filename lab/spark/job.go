@@ -18,12 +18,6 @@ import (
 	"headroom/lab/cluster"
 )
 
-// The defaults of an application.
-const (
-	driverMemory   = "512m"
-	executorMemory = "512m"
-)
-
 // quietLog is the drivers' and executors' log4j2.properties: warnings, and the hook's messages.
 const quietLog = `rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = stderr
@@ -38,7 +32,7 @@ appender.stderr.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n%ex
 func (c *Cluster) writeDefaults() error {
 	conf := map[string]string{
 		"spark.driver.host": c.address(lastDriver), "spark.driver.bindAddress": c.address(lastDriver),
-		"spark.driver.memory": driverMemory, "spark.executor.memory": executorMemory,
+		"spark.driver.memory": "512m", "spark.executor.memory": "512m",
 		"spark.driver.extraJavaOptions": jvm, "spark.executor.extraJavaOptions": jvm,
 		"spark.local.dir": c.path("scratch"), "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false",
 		"spark.pyspark.python": c.config.Release.Python, "spark.pyspark.driver.python": c.config.Release.Python,
@@ -49,18 +43,13 @@ func (c *Cluster) writeDefaults() error {
 	for _, key := range slices.Sorted(maps.Keys(conf)) {
 		fmt.Fprintf(&b, "%s %s\n", key, conf[key])
 	}
+	var errs []error
 	for _, dir := range []string{"conf", "daemons", "scratch", "events"} {
-		if err := os.MkdirAll(c.path(dir), 0o755); err != nil {
-			return fmt.Errorf("spark: folder of the cluster: %w", err)
-		}
+		errs = append(errs, os.MkdirAll(c.path(dir), 0o755))
 	}
-	if err := errors.Join(
+	return errors.Join(append(errs,
 		os.WriteFile(c.path("conf", "spark-defaults.conf"), []byte(b.String()), 0o644),
-		os.WriteFile(c.path("conf", "log4j2.properties"), []byte(quietLog), 0o644),
-	); err != nil {
-		return fmt.Errorf("spark: configuration of the cluster: %w", err)
-	}
-	return nil
+		os.WriteFile(c.path("conf", "log4j2.properties"), []byte(quietLog), 0o644))...)
 }
 
 // Job is an application as a user submits it.
