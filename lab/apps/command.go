@@ -1,8 +1,6 @@
 package apps
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"headroom/internal/cli"
@@ -54,9 +52,12 @@ func newProgram(name, short string, text, top bool) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c, err := countTimes(passes, files, read, pause)
-			if err != nil {
-				return err
+			var c counts
+			for range passes { // each really counts again
+				if c, err = countFiles(files, read); err != nil {
+					return err
+				}
+				pause()
 			}
 			if top {
 				return write(cmd.OutOrStdout(), c.top(n))
@@ -72,21 +73,4 @@ func newProgram(name, short string, text, top bool) *cobra.Command {
 		cmd.Flags().IntVarP(&n, "number", "n", 20, "how many words")
 	}
 	return cmd
-}
-
-// countTimes counts what files have, passes times from the beginning. All
-// passes must agree: a file that changes under the task is an error. pause is called after each.
-func countTimes(passes int, files []string, read reader, pause func()) (last counts, err error) {
-	for pass := range passes {
-		c, err := countFiles(files, read)
-		if err != nil {
-			return nil, err
-		}
-		if pass > 0 && c.total() != last.total() {
-			return nil, fmt.Errorf("the input changed during the count: %d words, then %d", last.total(), c.total())
-		}
-		last = c
-		pause()
-	}
-	return last, nil
 }

@@ -114,14 +114,6 @@ func countFiles(files []string, read reader) (counts, error) {
 	return c, nil
 }
 
-// total is the number of words counted.
-func (c counts) total() (sum uint64) {
-	for _, n := range c {
-		sum += *n
-	}
-	return sum
-}
-
 // sorted is all entries in the order of their words.
 func (c counts) sorted() []entry {
 	all := c.entries()

@@ -103,39 +103,29 @@ func (n *etcdNode) begin(ctx context.Context) error {
 	return err
 }
 
-// run exchanges each second until ctx ends, beginning at wait; took is called with each
-// exchange's time, or with its error.
+// run exchanges each second until ctx ends, beginning at wait; took is called with each exchange's time, or with its
+// error. etcd ends the stream of keepalives when it cannot renew in time: then another begins, with another lease if
+// the old one has run out.
 func (n *etcdNode) run(ctx context.Context, wait time.Duration, took func(time.Duration, error)) {
-	if !pause.For(ctx, wait) {
-		return
-	}
-	tick := time.NewTicker(beat)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		n.session(ctx, tick.C, took)
-		_ = n.begin(ctx) // its lease may have run out; the next exchange fails if so
-	}
-}
-
-// session exchanges over one stream of keepalives until an exchange fails: etcd ends
-// the stream when it cannot renew in time.
-func (n *etcdNode) session(ctx context.Context, tick <-chan time.Time, took func(time.Duration, error)) {
 	inner, cancel := context.WithCancel(ctx)
-	defer cancel()
 	stream, err := n.leases.LeaseKeepAlive(inner)
-	for err == nil {
+	for tick := wait; pause.For(ctx, tick); {
 		began := time.Now()
 		late := time.AfterFunc(etcdPatience, cancel)
-		err = n.exchange(inner, stream)
+		if err == nil {
+			err = n.exchange(inner, stream)
+		}
 		if late.Stop(); ctx.Err() == nil {
 			took(time.Since(began), err)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick:
+		if tick = max(0, beat-time.Since(began)); err != nil {
+			cancel()
+			_ = n.begin(ctx) // the next exchange fails if this does
+			inner, cancel = context.WithCancel(ctx)
+			stream, err = n.leases.LeaseKeepAlive(inner)
 		}
 	}
+	cancel()
 }
 
 // exchange sends both side by side, and is over when both have been answered.
