@@ -168,37 +168,38 @@ func newGroup(r *run, servers int, budget units.Power) (g *group, err error) {
 }
 
 // start starts a coordinator, again where it was killed.
-func (g *group) start(m cluster.Member) (err error) {
-	g.running[m.ID], err = g.programs.Start(m.ID, nil, filepath.Join(g.bin, "coordinator"), "run", "--config", g.Config(m))
+func (g *group) start(id string) (err error) {
+	g.running[id], err = g.programs.Start(id, nil, filepath.Join(g.bin, "coordinator"), "run", "--config", g.Config(cluster.Member{ID: id}))
 	return err
 }
 
 // startAll starts every coordinator and waits until they follow a leader.
 func (g *group) startAll(ctx context.Context) error {
 	for _, m := range g.Members {
-		if err := g.start(m); err != nil {
+		if err := g.start(m.ID); err != nil {
 			return err
 		}
 	}
-	return g.awaitHealthy(ctx)
+	_, err := g.awaitHealthy(ctx)
+	return err
 }
 
-// leader calls f with a client of the server that leads, and returns that server's address.
-func (g *group) leader(ctx context.Context, f func(headroomv1connect.ClusterServiceClient) error) (string, error) {
-	addr, err := rpc.ToLeader(ctx, g.Addresses(), 10*time.Second, func(addr string) error { return f(g.client(addr)) })
+// ask calls f with a client of the server that leads.
+func (g *group) ask(ctx context.Context, f func(headroomv1connect.ClusterServiceClient) error) error {
+	_, err := rpc.ToLeader(ctx, g.Addresses(), 10*time.Second, func(addr string) error { return f(g.client(addr)) })
 	if err != nil {
-		return "", fmt.Errorf("bench: ask the leader: %w", err)
+		return fmt.Errorf("bench: ask the leader: %w", err)
 	}
-	return addr, nil
+	return nil
 }
 
 func (g *group) client(addr string) headroomv1connect.ClusterServiceClient {
 	return headroomv1connect.NewClusterServiceClient(g.via, rpc.BaseURL(addr), rpc.ClientOptions()...)
 }
 
-// awaitHealthy waits for a leader and for every server to be within three entries of the end of the log.
-func (g *group) awaitHealthy(ctx context.Context) error {
-	return await(ctx, 25*time.Second, "every coordinator caught up", func() bool {
+// awaitHealthy waits for a leader, which it returns, and for every server to be within three entries of the end of the log.
+func (g *group) awaitHealthy(ctx context.Context) (leader string, err error) {
+	err = await(ctx, 25*time.Second, "every coordinator caught up", func() bool {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		for _, addr := range g.Addresses() {
@@ -206,14 +207,18 @@ func (g *group) awaitHealthy(ctx context.Context) error {
 			if err != nil {
 				continue
 			}
-			leads, newest, all := false, uint64(0), res.Msg.GetMembers()
+			newest, all := uint64(0), res.Msg.GetMembers()
+			leader = ""
 			for _, m := range all {
-				leads, newest = leads || m.GetRole() == "leader", max(newest, m.GetCommit())
+				if newest = max(newest, m.GetCommit()); m.GetRole() == "leader" {
+					leader = m.GetId()
+				}
 			}
-			return leads && !slices.ContainsFunc(all, func(m *headroomv1.Member) bool { return m.Commit == nil || m.GetCommit()+3 < newest })
+			return leader != "" && !slices.ContainsFunc(all, func(m *headroomv1.Member) bool { return m.Commit == nil || m.GetCommit()+3 < newest })
 		}
 		return false
 	})
+	return leader, err
 }
 
 // setBudget changes the site's budget and returns the revision that it made.
@@ -223,7 +228,7 @@ func (g *group) setBudget(ctx context.Context, to units.Power) (revision uint64,
 	}
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
-	_, err = g.leader(ctx, func(c headroomv1connect.ClusterServiceClient) error {
+	err = g.ask(ctx, func(c headroomv1connect.ClusterServiceClient) error {
 		res, err := c.SetBudget(ctx, connect.NewRequest(req))
 		if err == nil {
 			revision = res.Msg.GetMeta().GetRevision()
@@ -243,7 +248,7 @@ func (g *group) cut(ctx context.Context, to units.Power) error {
 	ctx, cancel := context.WithTimeout(ctx, wait+5*time.Second)
 	defer cancel()
 	var all []*headroomv1.Confirmation
-	_, err = g.leader(ctx, func(c headroomv1connect.ClusterServiceClient) error {
+	err = g.ask(ctx, func(c headroomv1connect.ClusterServiceClient) error {
 		res, err := c.AwaitBudget(ctx, connect.NewRequest(&headroomv1.AwaitBudgetRequest{Revision: revision, WaitMs: wait.Milliseconds()}))
 		if err == nil {
 			all = res.Msg.GetConfirmations()
@@ -431,31 +436,25 @@ func (t *trial) killAll(ctx context.Context) error {
 
 // kill returns when the first node held a grant of the next leader, and the W s above the budget until every node did.
 func (t *trial) kill(ctx context.Context) (took time.Duration, over float64, err error) {
-	if err := errors.Join(t.group.awaitHealthy(ctx), t.tighten(ctx)); err != nil {
+	if err := t.tighten(ctx); err != nil {
 		return 0, 0, err
 	}
-	asking, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	addr, err := t.group.leader(asking, func(c headroomv1connect.ClusterServiceClient) error {
-		_, err := c.ListDomains(asking, connect.NewRequest(&headroomv1.ListDomainsRequest{}))
-		return err
-	})
+	leader, err := t.group.awaitHealthy(ctx)
 	if err == nil && !pause.For(ctx, mathrand.N(time.Second)) {
 		err = ctx.Err()
 	}
 	if err != nil {
 		return 0, 0, err
 	}
-	m := t.group.Members[slices.Index(t.group.Addresses(), addr)]
 	at := time.Now()
 	t.fleet.watch(t.budget(tightBudget), at)
-	t.group.running[m.ID].Kill()
+	t.group.running[leader].Kill()
 	err = await(ctx, 30*time.Second, "a grant of the next leader at every node", func() bool {
 		first, watts, all := t.fleet.watched(time.Now())
 		took, over = first.Sub(at), watts
 		return all
 	})
-	return took, over, errors.Join(err, t.group.start(m))
+	return took, over, errors.Join(err, t.group.start(leader))
 }
 
 // logBytes is how much is written in the logs below dir: the files named *.wal, without

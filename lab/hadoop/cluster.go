@@ -1,6 +1,7 @@
 package hadoop
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,11 +49,18 @@ type Cluster struct {
 // Start starts a cluster and returns when all its nodes are RUNNING. On an error nothing
 // is left running; the logs stay in the folder logs below Config.Dir.
 func Start(ctx context.Context, config Config) (*Cluster, error) {
-	if err := config.complete(); err != nil {
-		return nil, err
+	dir, err := filepath.Abs(config.Dir)
+	if err != nil || strings.ContainsAny(dir, " \t\n:;,<>&\"'") {
+		return nil, fmt.Errorf("%w: folder %q: a name with blanks, quotes or any of :;,<>& cannot be in a class path", errors.Join(errConfig, err), dir)
+	}
+	config.Dir, config.Nodes, config.Scheduler = dir, slices.Clone(config.Nodes), cmp.Or(config.Scheduler, FairScheduler)
+	for i, n := range config.Nodes {
+		config.Nodes[i].MemoryMB, config.Nodes[i].VCores = cmp.Or(n.MemoryMB, 4096), cmp.Or(n.VCores, 4)
+	}
+	if len(config.Queues) == 0 {
+		config.Queues = Queues3()
 	}
 	c := &Cluster{config: config, daemons: map[string]*cluster.Program{}}
-	var err error
 	if c.java, err = cluster.Java(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}

@@ -1,14 +1,9 @@
 package hadoop
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 )
 
 var (
@@ -81,25 +76,4 @@ func Nodes(n int) []Node {
 		nodes[i].Name = fmt.Sprintf("node%d", i+1)
 	}
 	return nodes
-}
-
-// complete checks the folder and fills in the defaults.
-func (c *Config) complete() (err error) {
-	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
-		return fmt.Errorf("hadoop: folder of the cluster: %w", err)
-	}
-	if strings.ContainsAny(c.Dir, " \t\n:;,<>&\"'") {
-		return fmt.Errorf("%w: folder %q: a name with blanks, quotes or any of :;,<>& cannot be in a class path", errConfig, c.Dir)
-	}
-	c.Nodes = slices.Clone(c.Nodes)
-	for i := range c.Nodes {
-		n := &c.Nodes[i]
-		n.MemoryMB, n.VCores = cmp.Or(n.MemoryMB, 4096), cmp.Or(n.VCores, 4)
-	}
-	if len(c.Queues) == 0 {
-		c.Queues = Queues3()
-	}
-	c.Scheduler = cmp.Or(c.Scheduler, FairScheduler)
-	c.Properties = maps.Clone(c.Properties)
-	return nil
 }

@@ -30,7 +30,7 @@ func TestReleaseIsThatOfTheHooks(t *testing.T) {
 
 func TestBadFolderIsRefused(t *testing.T) {
 	t.Parallel()
-	_, err := Start(t.Context(), Config{Dir: "/tmp/a b", Jars: Jars{dir: "/jars", names: []string{"a.jar"}}, Nodes: Nodes(1)})
+	_, err := Start(t.Context(), Config{Dir: "/tmp/a b", Jars: Jars{dir: "/jars", classPath: "/jars/a.jar"}, Nodes: Nodes(1)})
 	if !errors.Is(err, errConfig) || !strings.Contains(err.Error(), "blanks") {
 		t.Errorf("%v, want one that says blanks", err)
 	}
@@ -71,8 +71,8 @@ func TestFolderOfJars(t *testing.T) {
 		testkit.WriteFile(t, filepath.Join(dir, name), name)
 	}
 	jars, err := Fetch(t.Context(), dir)
-	if want := filepath.Join(dir, "a.jar") + ":" + filepath.Join(dir, "b.jar"); err != nil || jars.classPath() != want {
-		t.Errorf("class path %q, want %q; %v", jars.classPath(), want, err)
+	if want := filepath.Join(dir, "a.jar") + ":" + filepath.Join(dir, "b.jar"); err != nil || jars.classPath != want {
+		t.Errorf("class path %q, want %q; %v", jars.classPath, want, err)
 	}
 }
 

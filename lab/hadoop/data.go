@@ -71,19 +71,14 @@ func (s Ratings) Write(dir string) (int64, error) {
 	return writeFiles(dir, s.Files, s.Bytes, 0, s.Seed, s.line)
 }
 
-// How films are rated.
-const (
-	filmsPerFile = 1 << 24 // more than a file has: numbers show where a film stands
-	users        = 100_000
-	ratingMean   = 3.2
-	filmSpread   = 0.6 // between films, in stars
-	ratingSpread = 1.0 // of one film's ratings
-	ratingsMost  = 5000
-	ratingsTail  = 1.1 // exponent of the number of ratings: a few films have most
-)
-
 // line returns what appends one line of file i.
 func (s Ratings) line(i int) func(line []byte) []byte {
+	const (
+		filmsPerFile             = 1 << 24   // more than a file has: numbers show where a film stands
+		filmSpread, ratingSpread = 0.6, 1.0  // between films and of one film's ratings, in stars
+		ratingsMost, ratingsTail = 5000, 1.1 // and the exponent of the number of ratings: a few films have most
+		users, ratingMean        = 100_000, 3.2
+	)
 	r := rand.New(rand.NewPCG(s.Seed, uint64(streamRatings+i)))
 	drift := s.Drift * (float64(i)/float64(max(1, s.Files-1)) - 0.5)
 	film := i * filmsPerFile

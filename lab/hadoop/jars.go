@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,9 +30,9 @@ const offlineMost, onlineMost = time.Minute, 5 * time.Minute
 
 // Jars is a folder with all jars of one Hadoop release.
 type Jars struct {
-	version string
-	dir     string   // absolute
-	names   []string // sorted
+	version   string
+	dir       string // absolute
+	classPath string // of all daemons, clients and containers
 }
 
 // Fetch returns the jars of Version; see FetchRelease.
@@ -56,11 +57,9 @@ func openJars(version, dir string) (Jars, error) {
 	if err == nil && len(paths) == 0 {
 		err = fmt.Errorf("%w: %s holds no jars: remove it or name another folder", errConfig, dir)
 	}
-	jars := Jars{version: version, dir: dir}
-	for _, path := range paths {
-		jars.names = append(jars.names, filepath.Base(path))
-	}
-	return jars, err
+	// Every jar by its name and in order, but for those that only hold tests.
+	paths = slices.DeleteFunc(paths, func(path string) bool { return strings.HasSuffix(path, "-tests.jar") })
+	return Jars{version, dir, strings.Join(paths, ":")}, err
 }
 
 // maven copies what the pom names, and what that needs, into jars: first without the network.
@@ -93,16 +92,4 @@ func (j Jars) Examples() string {
 // reduces of a given length that use almost no CPU.
 func (j Jars) tests() string {
 	return filepath.Join(j.dir, "hadoop-mapreduce-client-jobclient-"+j.version+"-tests.jar")
-}
-
-// classPath is the class path of all daemons, clients and containers: every jar by its
-// name and in order, but for those that only hold tests.
-func (j Jars) classPath() string {
-	var parts []string
-	for _, name := range j.names {
-		if !strings.HasSuffix(name, "-tests.jar") {
-			parts = append(parts, filepath.Join(j.dir, name))
-		}
-	}
-	return strings.Join(parts, ":")
 }

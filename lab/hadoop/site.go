@@ -182,7 +182,7 @@ func (c *Cluster) mapReduce() properties {
 
 // classPath is what daemons, clients and containers share; a node's own folders come before what holds for all.
 func (c *Cluster) classPath(own ...string) string {
-	return strings.Join(slices.Concat([]string{c.config.Jars.classPath()}, c.config.Plugins, own, []string{c.path("conf")}), ":")
+	return strings.Join(slices.Concat([]string{c.config.Jars.classPath}, c.config.Plugins, own, []string{c.path("conf")}), ":")
 }
 
 // jvm are the options of every JVM: host names from the cluster's file, and a start that

@@ -10,7 +10,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 
@@ -89,34 +88,21 @@ func (g Graph) edges() [][2]int {
 	return edges
 }
 
-func eachLine(path string, read func(string) error) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("spark: data: %w", err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if err := read(strings.TrimSuffix(line, "\n")); err != nil {
-			return fmt.Errorf("spark: %s: %w", path, err)
-		}
-	}
-	return nil
-}
-
 // CountWords counts the words of a file of posts as the application WordPopularity does.
 func CountWords(path string) (map[string]float64, error) {
 	counts := map[string]float64{}
 	plain := strings.NewReplacer("&lt;", "<", "&gt;", ">", "&#xA;", "\n")
-	err := eachLine(path, func(line string) error {
+	text, err := os.ReadFile(path)
+	for line := range strings.Lines(string(text)) {
 		_, body, ok := strings.Cut(line, ` Body="`)
 		if !ok {
-			return nil
+			continue
 		}
 		body, _, _ = strings.Cut(body, `"`)
 		for word := range strings.FieldsFuncSeq(tag.ReplaceAllString(plain.Replace(body), " "), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
 			counts[word]++
 		}
-		return nil
-	})
+	}
 	return counts, err
 }
 
@@ -126,15 +112,14 @@ var tag = regexp.MustCompile(`<[^>]*>?`)
 // CountTriangles counts the triangles of a file of edges.
 func CountTriangles(path string) (float64, error) {
 	above := map[int][]int{} // neighbours with higher numbers
-	err := eachLine(path, func(line string) error {
-		a, b, _ := strings.Cut(line, " ")
-		from, err := strconv.Atoi(a)
-		to, err2 := strconv.Atoi(b)
-		above[from] = append(above[from], to)
-		return errors.Join(err, err2)
-	})
+	text, err := os.ReadFile(path)
+	for line := range strings.Lines(string(text)) {
+		var from, to int
+		_, errLine := fmt.Sscan(line, &from, &to)
+		above[from], err = append(above[from], to), errors.Join(err, errLine)
+	}
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("spark: %s: %w", path, err)
 	}
 	for _, list := range above {
 		slices.Sort(list)
