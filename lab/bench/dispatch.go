@@ -2,12 +2,10 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -37,11 +35,11 @@ const (
 // relay in the master's place: it has the same streams and messages and decides nothing.
 func dispatchTasks(ctx context.Context, r *run) error {
 	jobs := pick(r, 200, 5)
-	peer, _, err := throughput(ctx, jobs, serveRelay)
+	peer, err := throughput(ctx, jobs, serveRelay)
 	if err != nil {
 		return err
 	}
-	ours, cpu, err := throughput(ctx, jobs, func(ctx context.Context, l net.Listener) error {
+	ours, err := throughput(ctx, jobs, func(ctx context.Context, l net.Listener) error {
 		logger := slog.New(slog.DiscardHandler)
 		m, err := master.New(master.Config{Name: "m1", Group: rackName, Guard: access.New(true, "", logger), Logger: logger})
 		if err != nil {
@@ -52,20 +50,19 @@ func dispatchTasks(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	r.put("dispatch", one(1e6*ours), one(1e6*peer), "%.0f tasks/s, %.0f us of CPU time each for distributor, master and workers in this process; %d tasks on %d slots; peer: a relay in the master's place that decides nothing",
-		1/ours, 1e6*cpu, jobs*dispatchJob, slots)
+	r.put("dispatch", one(1e6*ours), one(1e6*peer), "%.0f tasks/s; %d tasks on %d slots; peer: a relay in the master's place that decides nothing", 1/ours, jobs*dispatchJob, slots)
 	return nil
 }
 
-// throughput is the time per task through what serves in the middle, and the CPU time per task of this process, s.
-func throughput(ctx context.Context, jobs int, serve func(context.Context, net.Listener) error) (each, cpu float64, err error) {
+// throughput is the time per task through what serves in the middle, s.
+func throughput(ctx context.Context, jobs int, serve func(context.Context, net.Listener) error) (each float64, err error) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l, err := rpc.Listen("127.0.0.1:0")
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	addr := l.Addr().String()
 	parts.Go(func() { _ = serve(ctx, l) })
@@ -76,7 +73,7 @@ func throughput(ctx context.Context, jobs int, serve func(context.Context, net.L
 		Name: "d1", Incarnation: 1, Groups: []distributor.Group{{Name: rackName, Masters: []string{addr}}}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	parts.Go(func() { _ = d.Run(ctx) })
 	err = await(ctx, 30*time.Second, fmt.Sprintf("the group has %d slots", slots), func() bool {
@@ -86,15 +83,11 @@ func throughput(ctx context.Context, jobs int, serve func(context.Context, net.L
 	if err == nil {
 		err = runJobs(ctx, d, "warm", 2)
 	}
-	used, errUsed := cpuTime(os.Getpid())
 	began := time.Now()
-	if err = errors.Join(err, errUsed); err == nil {
+	if err == nil {
 		err = runJobs(ctx, d, "timed", jobs)
 	}
-	tasks := float64(jobs * dispatchJob)
-	each = time.Since(began).Seconds() / tasks
-	after, errAfter := cpuTime(os.Getpid())
-	return each, (after - used).Seconds() / tasks, errors.Join(err, errAfter)
+	return time.Since(began).Seconds() / float64(jobs*dispatchJob), err
 }
 
 // runJobs runs so many jobs, a few at a time, until one fails.

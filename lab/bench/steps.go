@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -357,20 +358,21 @@ func judge(points []point, granted float64) verdict {
 	return v
 }
 
+// verdicts are those of all steps.
 type verdicts []verdict
 
+// settles are the times of all steps, s.
+func (all verdicts) settles() []float64 {
+	return all.of(1, func(v verdict) float64 { return v.settle })
+}
+
 // of is one value of every verdict, times a factor.
-func (all verdicts) of(value func(verdict) float64, factor float64) (out []float64) {
+func (all verdicts) of(factor float64, value func(verdict) float64) (out []float64) {
 	for _, v := range all {
 		out = append(out, factor*value(v))
 	}
 	return out
 }
-
-func settle(v verdict) float64  { return v.settle }
-func over(v verdict) float64    { return v.over }
-func longest(v verdict) float64 { return v.longest }
-func steady(v verdict) float64  { return v.steady }
 
 func mean(values []float64) (mean float64) {
 	for _, v := range values {
@@ -393,14 +395,18 @@ func capStep(ctx context.Context, r *run) error {
 		if err != nil {
 			return err
 		}
-		if best == 0 || quantile(all.of(settle, 1), 0.99) < quantile(peer.of(settle, 1), 0.99) {
+		if best == 0 || quantile(all.settles(), 0.99) < quantile(peer.settles(), 0.99) {
 			peer, best = all, g
 		}
 	}
-	r.put("cap-step", ours.of(settle, 1), peer.of(settle, 1), "%d random steps, virtual time; peer: plain integrator, best of %d gains (%.1f)", len(ours), len(gains), best)
-	r.put("cap-step-over", ours.of(over, 100), peer.of(over, 100), "50 ms means")
-	r.put("cap-step-over-time", ours.of(longest, 1), peer.of(longest, 1), "50 ms means")
-	all, theirs := ours.of(steady, 100), peer.of(steady, 100)
+	put := func(figure string, factor float64, of func(verdict) float64, note string) {
+		r.put(figure, ours.of(factor, of), peer.of(factor, of), "%s", note)
+	}
+	put("cap-step", 1, func(v verdict) float64 { return v.settle }, fmt.Sprintf("%d random steps, virtual time; peer: plain integrator, best of %d gains (%.1f)", len(ours), len(gains), best))
+	put("cap-step-over", 100, func(v verdict) float64 { return v.over }, "50 ms means")
+	put("cap-step-over-time", 1, func(v verdict) float64 { return v.longest }, "50 ms means")
+	steady := func(v verdict) float64 { return v.steady }
+	all, theirs := ours.of(100, steady), peer.of(100, steady)
 	r.put("cap-step-mean", one(mean(all)), one(mean(theirs)), "single steps from %.2f to %.2f %%; peer from %.2f to %.2f %%", slices.Min(all), slices.Max(all), slices.Min(theirs), slices.Max(theirs))
 	return nil
 }
@@ -416,12 +422,12 @@ func wallStep(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	theirs, never := peer.of(settle, 1), 0
+	theirs, never := peer.settles(), 0
 	for _, s := range theirs {
 		if math.IsInf(s, 1) {
 			never++
 		}
 	}
-	r.put("wall-step", ours.of(settle, 1), theirs, "%d random steps, virtual time; peer: plain integral from wall power to RAPL, p50 %.2f s, %d steps never settled", len(ours), quantile(theirs, 0.5), never)
+	r.put("wall-step", ours.settles(), theirs, "%d random steps, virtual time; peer: plain integral from wall power to RAPL, p50 %.2f s, %d steps never settled", len(ours), quantile(theirs, 0.5), never)
 	return nil
 }

@@ -3,8 +3,8 @@ package hadoop
 import (
 	"cmp"
 	"context"
-	"encoding/xml"
 	"fmt"
+	"html"
 	"math"
 	"net/http"
 	"strconv"
@@ -39,7 +39,7 @@ func allocations(queues []Queue) string {
 	text.WriteString("<?xml version=\"1.0\"?>\n<allocations>\n" +
 		"  <queueMaxAppsDefault>1000</queueMaxAppsDefault>\n  <queueMaxAMShareDefault>-1.0</queueMaxAMShareDefault>\n")
 	for _, q := range queues {
-		fmt.Fprintf(&text, "  <queue name=\"%s\">\n    <weight>%g</weight>\n", escape(q.Name), cmp.Or(q.Weight, 1))
+		fmt.Fprintf(&text, "  <queue name=\"%s\">\n    <weight>%g</weight>\n", html.EscapeString(q.Name), cmp.Or(q.Weight, 1))
 		if q.MaxMB > 0 || q.MaxVCores > 0 {
 			fmt.Fprintf(&text, "    <maxResources>%d mb, %d vcores</maxResources>\n", cmp.Or(q.MaxMB, unbounded), cmp.Or(q.MaxVCores, unbounded))
 		}
@@ -87,12 +87,6 @@ func (c *Cluster) Maximum(ctx context.Context, queue string) (string, error) {
 		}
 	}
 	return "", err
-}
-
-func escape(text string) string {
-	var out strings.Builder
-	_ = xml.EscapeText(&out, []byte(text)) // a Builder takes everything
-	return out.String()
 }
 
 // refreshMost bounds one admin call: many times what a JVM takes to start on a machine

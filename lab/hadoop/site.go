@@ -3,6 +3,7 @@ package hadoop
 import (
 	"errors"
 	"fmt"
+	"html"
 	"maps"
 	"os"
 	"path/filepath"
@@ -29,7 +30,7 @@ func (p properties) xml() []byte {
 	var text strings.Builder
 	text.WriteString("<?xml version=\"1.0\"?>\n<configuration>\n")
 	for _, name := range slices.Sorted(maps.Keys(p)) {
-		fmt.Fprintf(&text, "  <property><name>%s</name><value>%s</value></property>\n", escape(name), escape(p[name]))
+		fmt.Fprintf(&text, "  <property><name>%s</name><value>%s</value></property>\n", html.EscapeString(name), html.EscapeString(p[name]))
 	}
 	text.WriteString("</configuration>\n")
 	return []byte(text.String())
