@@ -28,15 +28,13 @@ const (
 
 // Config describes the cluster to start.
 type Config struct {
-	// Dir is the cluster's folder, which is made. No cluster has run in it, and its name
-	// holds neither blanks nor colons, which class paths cannot.
+	// Dir is the cluster's folder, which is made. No cluster has run in it.
 	Dir string
 	// Jars is what Fetch returned.
 	Jars Jars
 	// Nodes are the machines that a NodeManager (and, with HDFS, a DataNode) runs on.
 	Nodes []Node
-	// HDFS starts a NameNode and a DataNode per node, and makes it the default file
-	// system. Without it that is the machine's own.
+	// HDFS starts a NameNode and a DataNode per node, and makes it the default file system.
 	HDFS bool
 	// Queues are the schedulers' queues; Queues3 when there are none.
 	Queues []Queue
@@ -44,8 +42,7 @@ type Config struct {
 	Scheduler string
 	// Plugins are jars that the daemons have on their class path beside Hadoop's.
 	Plugins []string
-	// Properties are added to yarn-site.xml of the ResourceManager and of all nodes, and
-	// win over what is written there.
+	// Properties win over those of yarn-site.xml.
 	Properties map[string]string
 }
 
@@ -56,8 +53,7 @@ type Node struct {
 	// MemoryMB and VCores are what the node offers to containers; 0 means 4096 and 4.
 	// A map or reduce takes 256 MB, an application master 512 MB, each 1 vcore.
 	MemoryMB, VCores int
-	// Wrap makes the command line that starts the NodeManager out of the NodeManager's
-	// own; nil runs it as it is. See cluster.OnNode: its containers are then on that node too.
+	// Wrap changes the command line that starts the NodeManager, such as cluster.OnNode; it may be nil.
 	Wrap func(argv []string) []string
 }
 

@@ -12,18 +12,13 @@ import (
 	"headroom/lab/vocabulary"
 )
 
-// Text is a set of files of words, one map each where a file is no longer than a block.
-//
-// How often a word occurs follows Zipf's law. A part of the words is of the file's topic,
-// and topics drift from file to file: neighbours are alike, files far apart are not. So
-// the result of a job that has read only some of the files differs from the truth, the more
-// the fewer it has read.
+// Text is a set of files of words, one map each where a file is no longer than a block. Topics drift from file to
+// file, so the result of a job that has read only some of them differs from the truth, the more the fewer.
 type Text struct {
 	// Files is how many there are, Bytes how long each is on the average.
 	Files int
 	Bytes int64
-	// Spread is the standard deviation of the logarithm of the files' lengths; 0 makes
-	// them equal.
+	// Spread is the standard deviation of the logarithm of the files' lengths.
 	Spread float64
 	// Topical is the part of the words that are of the topic, 0 to 1.
 	Topical float64
@@ -32,10 +27,7 @@ type Text struct {
 }
 
 // Ratings is a set of files of film ratings in the form that PUMA's HistogramMovies and
-// HistogramRatings read: a line per film, "movieId:user_rating,user_rating,...".
-//
-// A few films have most of the ratings, and films in later files are rated better: so
-// the result of a job that has read only some of the files differs from the truth.
+// HistogramRatings read: a line per film, "movieId:user_rating,user_rating,...". Films in later files are rated better.
 type Ratings struct {
 	// Files is how many there are, Bytes how long each is.
 	Files int

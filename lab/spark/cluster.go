@@ -50,8 +50,7 @@ type Node struct {
 	// Cores and MemoryMB are what its Worker offers; 0 means 1 and 768. Each application has one
 	// executor on it, with all cores.
 	Cores, MemoryMB int
-	// Wrap converts the Worker's command line to the one that is run; nil runs
-	// it as it is. See cluster.OnNode: its executors are then on that node too.
+	// Wrap changes the command line that starts the Worker, such as cluster.OnNode; it may be nil.
 	Wrap func(argv []string) []string
 }
 

@@ -17,11 +17,8 @@ import (
 )
 
 // Posts is a file of posts in the form of StackExchange's Posts.xml: a row per line, its
-// text as escaped HTML.
-//
-// How often a word occurs follows Zipf's law. A part of the words is of a topic, and
-// topics drift through the file: posts far apart are of other things. So the result of a job
-// that has read only some of the file differs from the truth, the more the less it has read.
+// text as escaped HTML. Topics drift through the file, so the result of a job that has read only some of it differs
+// from the truth, the more the less it has read.
 type Posts struct {
 	// Bytes is about how long the file is.
 	Bytes int64
