@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -123,10 +124,18 @@ func (g *Group) Start(name string, env []string, argv ...string) (*Program, erro
 // Done is closed when the program has ended.
 func (p *Program) Done() <-chan struct{} { return p.done }
 
-// State returns how the program has ended; it waits for the end.
-func (p *Program) State() *os.ProcessState {
-	<-p.done
-	return p.cmd.ProcessState
+// Wait waits for the end of the program, which ctx ends too. A bad end is an error with the end of its log.
+func (p *Program) Wait(ctx context.Context) error {
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		p.Kill()
+		return fmt.Errorf("cluster: %s: %w", p.Name, ctx.Err())
+	}
+	if p.cmd.ProcessState.Success() {
+		return nil
+	}
+	return p.Ended()
 }
 
 // Pid is the program's process id.

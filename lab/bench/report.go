@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -17,20 +18,14 @@ import (
 	"headroom/internal/pause"
 )
 
-var (
-	errNotYet    = errors.New("condition not met")
-	errNotSo     = errors.New("unexpected result")
-	errNoProcess = errors.New("cannot read the process")
-)
-
 // Report is the result of one run, as -o json prints it.
 type Report struct {
-	Kind    string  `json:"kind"`
-	API     string  `json:"api"`
-	Quick   bool    `json:"quick"`
-	Machine Machine `json:"machine"`
-	Noise   Noise   `json:"noise"`
-	Items   []Item  `json:"items"`
+	Kind    string `json:"kind"`
+	API     string `json:"api"`
+	Quick   bool   `json:"quick"`
+	Machine string `json:"machine"`
+	Noise   Noise  `json:"noise"`
+	Items   []Item `json:"items"`
 }
 
 // Item is one figure. Unknown values are nil.
@@ -61,7 +56,7 @@ type options struct {
 	only     []string // benchmarks or figures; empty: all
 	quick    bool
 	bin      string
-	progress io.Writer // nil: no progress notes
+	progress io.Writer
 }
 
 // run is one benchmark in progress.
@@ -71,7 +66,6 @@ type run struct {
 	dir     string // scratch folder
 	cluster clusterOptions
 	took    map[string]reading
-	noise   calibration
 }
 
 // reading is the measurement of one figure.
@@ -90,11 +84,12 @@ func one(v float64) []float64 { return []float64{v} }
 
 // item turns a measurement into a row of the report.
 func (f figure) item(of reading) Item {
-	i := Item{Name: f.name, What: f.what, Unit: f.unit, Note: of.note, Value: f.value(of.values), Peer: f.value(of.peer)}
-	if f.at > 0 && len(of.values) > 0 {
-		i.P50, i.P99 = finite(quantile(of.values, 0.5)), finite(quantile(of.values, 0.99))
+	at := cmp.Or(f.at, 1)
+	i := Item{Name: f.name, What: f.what, Unit: f.unit, Note: of.note, Value: valueOf(of.values, at), Peer: valueOf(of.peer, at)}
+	if f.at > 0 {
+		i.P50, i.P99 = valueOf(of.values, 0.5), valueOf(of.values, 0.99)
 	}
-	if i.Value != nil && i.Peer != nil && *i.Peer != 0 {
+	if i.Value != nil && i.Peer != nil {
 		i.Ratio = finite(*i.Value / *i.Peer)
 	}
 	if f.goal == nil {
@@ -106,29 +101,26 @@ func (f figure) item(of reading) Item {
 		judged = i.Ratio
 	}
 	if judged != nil {
-		i.Met = new(f.goal.met(*judged))
+		i.Met = new(*judged >= f.goal.low && *judged <= f.goal.high)
 	}
 	return i
 }
 
-func (f figure) value(of []float64) *float64 {
-	if len(of) == 0 {
+// valueOf is a quantile of measured values; nil without one.
+func valueOf(values []float64, at float64) *float64 {
+	if len(values) == 0 {
 		return nil
 	}
-	return finite(quantile(of, cmp.Or(f.at, 1)))
+	return finite(quantile(values, at))
 }
 
 // finite returns v, or nil if v is not a number (JSON has no infinity).
 func finite(v float64) *float64 { return cli.Known(v, !math.IsNaN(v) && !math.IsInf(v, 0)) }
 
-// quantile is the smallest value that at least the share q of all values does not exceed; 0 without values.
-func quantile[T cmp.Ordered](values []T, q float64) T {
-	var none T
-	if len(values) == 0 {
-		return none
-	}
+// quantile is the smallest of some values that at least the share q of them does not exceed.
+func quantile(values []float64, q float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
-	return sorted[min(len(sorted)-1, max(0, int(math.Ceil(q*float64(len(sorted))))-1))]
+	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
 }
 
 // pick returns the thorough number, or the quick one.
@@ -152,11 +144,7 @@ func repeat(ctx context.Context, runs int, limit time.Duration, do func(i int) e
 }
 
 // note prints the progress of the run.
-func (r *run) note(format string, args ...any) {
-	if r.progress != nil {
-		cli.Notef(r.progress, format, args...)
-	}
-}
+func (r *run) note(format string, args ...any) { cli.Notef(r.progress, format, args...) }
 
 // end stops what a benchmark has started, and reports what is still running.
 func (r *run) end(stop func() error) {
@@ -167,42 +155,30 @@ func (r *run) end(stop func() error) {
 
 // await polls until is returns true; what names the condition in the error.
 func await(ctx context.Context, limit time.Duration, what string, is func() bool) error {
-	for end := time.Now().Add(limit); !is(); {
-		if time.Now().After(end) {
-			return fmt.Errorf("bench: %s: %w after %v", what, errNotYet, limit)
-		}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for !is() {
 		if !pause.For(ctx, 50*time.Millisecond) {
-			return ctx.Err()
+			return fmt.Errorf("bench: not within %v: %s: %w", limit, what, ctx.Err())
 		}
-	}
-	return nil
-}
-
-// complete fills in what depends on this process.
-func (o *options) complete() (err error) {
-	if o.bin == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return fmt.Errorf("bench: find the programs: %w", err)
-		}
-		o.bin = filepath.Dir(self)
-	}
-	if o.bin, err = filepath.Abs(o.bin); err != nil {
-		return fmt.Errorf("bench: find the programs: %w", err)
 	}
 	return nil
 }
 
 // chosen are the benchmarks that --only names by their own names or by those of figures.
-func (o *options) chosen() ([]benchmark, error) {
+func chosen(only []string) (all []benchmark, err error) {
 	var names []string
 	for _, b := range suite() {
-		names = append(names, b.name)
+		own := []string{b.name}
 		for _, f := range b.figures {
-			names = append(names, f.name)
+			own = append(own, f.name)
+		}
+		names = append(names, own...)
+		if len(only) == 0 || slices.ContainsFunc(own, func(name string) bool { return slices.Contains(only, name) }) {
+			all = append(all, b)
 		}
 	}
-	for _, name := range o.only {
+	for _, name := range only {
 		if !slices.Contains(names, name) {
 			err := cli.Usage("unknown benchmark --only %q: see powerlab bench --list", name)
 			if near := cli.Nearest(name, names); near != "" {
@@ -211,11 +187,7 @@ func (o *options) chosen() ([]benchmark, error) {
 			return nil, err
 		}
 	}
-	return slices.DeleteFunc(suite(), func(b benchmark) bool { return !o.wants(b) }), nil
-}
-
-func (o *options) wants(b benchmark) bool {
-	return len(o.only) == 0 || slices.Contains(o.only, b.name) || slices.ContainsFunc(b.figures, func(f figure) bool { return slices.Contains(o.only, f.name) })
+	return all, nil
 }
 
 // Bounds of a run: a benchmark that has not finished by then is reported as not measured.
@@ -227,39 +199,46 @@ const (
 // measureAll runs the chosen benchmarks. A benchmark that fails gives items without a value, with
 // the reason; an error is a bad choice or an interrupt.
 func measureAll(ctx context.Context, o options, cluster clusterOptions) (*Report, map[string]reading, error) {
-	chosen, err := o.chosen()
+	all, err := chosen(o.only)
 	if err != nil {
 		return nil, nil, err
 	}
-	dir, err := os.MkdirTemp("", "headroom-bench-")
-	if err != nil {
-		return nil, nil, fmt.Errorf("bench: scratch folder: %w", err)
+	self, errSelf := os.Executable()
+	o.bin, err = filepath.Abs(cmp.Or(o.bin, filepath.Dir(self)))
+	dir, errDir := os.MkdirTemp("", "headroom-bench-")
+	if err := errors.Join(errSelf, err, errDir); err != nil {
+		return nil, nil, fmt.Errorf("bench: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	r := &run{options: o, cluster: cluster, took: map[string]reading{}}
 	timed, cancel := context.WithTimeout(ctx, pick(r, fullMost+4*cluster.duration, quickMost))
 	defer cancel()
-	report := &Report{Kind: "Bench", API: "v1", Quick: o.quick, Machine: thisMachine(), Items: []Item{}}
-	for _, b := range chosen {
-		r.noise.run()
+	report := &Report{Kind: "Bench", API: "v1", Quick: o.quick, Items: []Item{}}
+	load := shown(loadAverage(), "")
+	var noise calibration
+	for _, b := range all {
+		noise.run()
 		r.dir = filepath.Join(dir, b.name)
 		report.Items = append(report.Items, b.measure(timed, r)...)
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
 		}
 	}
-	r.noise.run()
-	report.Noise, report.Machine.LoadEnd = r.noise.noise(), loadAverage()
+	noise.run()
+	report.Noise = noise.noise()
+	report.Machine = fmt.Sprintf("%s, load %s at the start and %s at the end, %s", Machine(), load, shown(loadAverage(), ""), runtime.Version())
 	return report, r.took, nil
 }
 
 // measure runs one benchmark.
-func (b benchmark) measure(ctx context.Context, r *run) []Item {
+func (b benchmark) measure(ctx context.Context, r *run) (items []Item) {
 	began := time.Now()
 	r.note("%s: %s", b.name, b.what)
-	err := b.runnable(r.bin)
-	if err == nil {
-		err = errors.Join(os.MkdirAll(r.dir, 0o700), ctx.Err())
+	err := errors.Join(os.MkdirAll(r.dir, 0o700), ctx.Err())
+	for _, p := range b.programs {
+		if _, missing := os.Stat(filepath.Join(r.bin, p)); missing != nil {
+			err = fmt.Errorf("program %s not found in %s; build it with make build: %w", p, r.bin, missing)
+		}
 	}
 	if err == nil {
 		err = b.run(ctx, r)
@@ -270,7 +249,6 @@ func (b benchmark) measure(ctx context.Context, r *run) []Item {
 		r.note("%s: %s", b.name, why)
 	}
 	r.note("%s: %.1f s", b.name, time.Since(began).Seconds())
-	var items []Item
 	for _, f := range b.figures {
 		of, ok := r.took[f.name]
 		if !ok {
@@ -281,26 +259,28 @@ func (b benchmark) measure(ctx context.Context, r *run) []Item {
 	return items
 }
 
-// runnable reports which program is missing.
-func (b benchmark) runnable(bin string) error {
-	for _, p := range b.programs {
-		if _, err := os.Stat(filepath.Join(bin, p)); err != nil {
-			return fmt.Errorf("program %s not found in %s; build it with make build: %w", p, bin, err)
-		}
-	}
-	return nil
-}
-
-// complete reports the figures that could not be measured as an error.
-func (r *Report) complete() error {
+// print writes the table, then the machine and its noise; or a document. Figures that could not be measured are an error.
+func (r *Report) print(w io.Writer, out *cli.Output, document any) error {
 	var missing []string
+	var rows [][]string
 	for _, i := range r.Items {
 		if i.Value == nil {
 			missing = append(missing, i.Name)
 		}
+		met := cli.Opt(i.Met, func(met bool) string { return map[bool]string{true: "yes", false: "no"}[met] })
+		rows = append(rows, []string{
+			i.Name, cli.Opt(i.Goal, func(g string) string { return g }), shown(i.Value, i.Unit), shown(i.P50, i.Unit), shown(i.P99, i.Unit),
+			shown(i.Peer, i.Unit), shown(i.Ratio, "x"), met, i.Note,
+		})
 	}
-	if len(missing) == 0 {
-		return nil
+	var err error
+	if out.IsJSON() {
+		err = out.JSON(w, document)
+	} else if err = out.Table(w, []string{"NAME", "GOAL", "MEASURED", "P50", "P99", "PEER", "RATIO", "MET", "NOTE"}, rows); err == nil && out.IsTable() {
+		_, err = fmt.Fprintf(w, "\nmachine: %v\nnoise:   %v\n", r.Machine, r.Noise)
+	}
+	if err != nil || len(missing) == 0 {
+		return err
 	}
 	return &cli.Error{
 		Code: "not-measured", Exit: cli.ExitDegraded, Message: "not measured: " + strings.Join(missing, ", "),
@@ -308,44 +288,13 @@ func (r *Report) complete() error {
 	}
 }
 
-// print writes the table, then the machine and its noise.
-func (r *Report) print(w io.Writer, out *cli.Output) error {
-	if out.IsJSON() {
-		return out.JSON(w, r)
-	}
-	rows := make([][]string, 0, len(r.Items))
-	for _, i := range r.Items {
-		rows = append(rows, []string{
-			i.Name, cli.Opt(i.Goal, func(g string) string { return g }), shown(i.Value, i.Unit), shown(i.P50, i.Unit), shown(i.P99, i.Unit),
-			shown(i.Peer, i.Unit), shown(i.Ratio, "x"), cli.Opt(i.Met, yesNo), i.Note,
-		})
-	}
-	if err := out.Table(w, []string{"NAME", "GOAL", "MEASURED", "P50", "P99", "PEER", "RATIO", "MET", "NOTE"}, rows); err != nil {
-		return err
-	}
-	if out.Format == "csv" || out.Format == "name" {
-		return nil
-	}
-	_, err := fmt.Fprintf(w, "\nmachine: %v\nnoise:   %v\n", r.Machine, r.Noise)
-	return err
-}
-
 // shown is a value with three significant digits.
 func shown(v *float64, unit string) string {
-	return cli.Opt(v, func(x float64) string { return digits(x) + " " + unit })
-}
-
-func digits(x float64) string {
-	n := 0
-	if size := math.Abs(x); size < 100 {
-		n = min(4, max(0, 2-int(math.Floor(math.Log10(max(size, 1e-3))))))
-	}
-	return fmt.Sprintf("%.*f", n, x)
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
+	return cli.Opt(v, func(x float64) string {
+		n := 0
+		if size := math.Abs(x); size < 100 {
+			n = min(4, max(0, 2-int(math.Floor(math.Log10(max(size, 1e-3))))))
+		}
+		return strings.TrimSpace(fmt.Sprintf("%.*f %s", n, x, unit))
+	})
 }
