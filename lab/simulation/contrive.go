@@ -174,7 +174,6 @@ func (w *world) toggleControl(r random) {
 	if !n.up || n.paused || w.on["lost-charge"] {
 		return
 	}
-	n.fallAsleep(false)
 	n.crash()
 	n.spec.Controlled = !n.spec.Controlled
 	w.hit("control_changed")
@@ -207,10 +206,9 @@ func (w *world) deafen(r random) {
 // machine is slow to obey: what the new process reads back is news that proves nothing.
 func (w *world) raisedRestart(r random) {
 	n := w.someNode(r)
-	if !n.up || n.paused || n.hw.off || n.hw.booting || !n.spec.Controlled || n.spec.Rated <= n.hw.held {
+	if !n.up || n.paused || !n.capped() || n.spec.Rated <= n.hw.held {
 		return
 	}
-	n.fallAsleep(false)
 	n.crash()
 	w.hit("node_killed")
 	n.hw.stuck = w.now + r.between(2*time.Second, 6*time.Second)
@@ -223,7 +221,7 @@ func (w *world) raisedRestart(r random) {
 func (w *world) echo(r random) {
 	n := w.someNode(r)
 	raised, gap := r.between(50*time.Millisecond, 400*time.Millisecond), r.between(1500*time.Millisecond, 3*time.Second)
-	if !n.up || n.paused || n.exchange.Beats() == 0 || n.hw.off || n.hw.booting || !n.spec.Controlled {
+	if !n.up || n.paused || n.exchange.Beats() == 0 || !n.capped() {
 		return
 	}
 	w.echoes = append(w.echoes, echoed{n, n.last, w.now + 12*time.Second})
@@ -282,10 +280,9 @@ func (w *world) sprintOf(count int, idle bool) {
 			}
 		}
 	}
-	if len(x.Caps) < count {
-		return
+	if len(x.Caps) == count {
+		w.askGrant(x)
 	}
-	w.askGrant(x)
 }
 
 // sprinting are the running nodes that are in a sprint.
@@ -307,7 +304,6 @@ func (w *world) sprinterOff(r random) {
 		return
 	}
 	n := list[0]
-	list[1].fallAsleep(false)
 	list[1].crash()
 	w.revive(list[1], r, 15*time.Second)
 	w.later(r.between(4500*time.Millisecond, 5500*time.Millisecond), func() {
@@ -330,7 +326,6 @@ func (w *world) overdraw(r random) {
 		return
 	}
 	n := list[0]
-	n.fallAsleep(false)
 	n.crash()
 	w.revive(n, r, back)
 	w.later(back, func() { w.loseInDebt(wrong, 30) })

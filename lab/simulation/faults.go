@@ -21,8 +21,7 @@ func (w *world) mend() {
 	for _, s := range w.servers {
 		s.frozen = 0
 		switch {
-		case w.restoring: // they start from the snapshot in a moment
-		case s.gone: // it is replaced in a moment
+		case w.restoring, s.gone: // it begins again in a moment
 		case !s.up:
 			s.boot()
 		case s.paused:
@@ -64,13 +63,12 @@ func (w *world) killSomebody(r random) {
 		return
 	}
 	w.hit("node_killed")
-	n.fallAsleep(false)
 	n.crash()
 	w.revive(n, r, 20*time.Millisecond+r.about(2*time.Second))
 }
 
 func (w *world) killServer(r random) {
-	s := w.servers[r.IntN(len(w.servers))]
+	s := w.someServer(r)
 	for _, busy := range w.servers {
 		if r.chance(0.5) && busy.up && len(busy.log)-1 > busy.durable {
 			s = busy // in the middle of a write is the worst moment
@@ -84,22 +82,15 @@ func (w *world) killServer(r random) {
 	w.restart(s, 100*time.Millisecond+r.about(2*time.Second))
 }
 
-// restart starts a server's process after d.
-func (w *world) restart(s *server, d time.Duration) {
-	life := s.life
-	w.add(d, func() {
-		if !s.up && s.life == life {
-			s.boot()
-		}
-	})
-}
+// restart starts a dead server's process after d.
+func (w *world) restart(s *server, d time.Duration) { w.unchanged(&s.process, d, s.boot) }
 
-func (w *world) someNode(r random) *node { return w.nodes[r.IntN(len(w.nodes))] }
+func (w *world) someNode(r random) *node     { return pick(r, w.nodes) }
+func (w *world) someServer(r random) *server { return pick(r, w.servers) }
 
-// revive starts a node's powerd after d, perhaps with another configuration or
+// revive starts a node's dead powerd after d, perhaps with another configuration or
 // without its state directory.
 func (w *world) revive(n *node, r random, d time.Duration) {
-	life := n.life
 	other, lost, blind := r.chance(0.2), r.chance(0.3), r.IntN(3)
 	if other && w.on["reconfigure"] {
 		w.hit("configuration_changed")
@@ -110,16 +101,21 @@ func (w *world) revive(n *node, r random, d time.Duration) {
 		}
 	}
 	if lost && w.on["state-lost"] {
-		w.hit("state_lost")
-		n.disk = lease.Memory{}
-		w.judge.forgets(n)
+		n.loseState()
 	}
 	n.blind = blind
-	w.add(d, func() {
-		if !n.up && n.life == life && !n.hw.off {
+	w.unchanged(&n.process, d, func() {
+		if !n.hw.off {
 			n.boot()
 		}
 	})
+}
+
+// loseState empties the state directory of a node's powerd.
+func (n *node) loseState() {
+	n.w.hit("state_lost")
+	n.disk = lease.Memory{}
+	n.w.judge.forgets(n)
 }
 
 // pauseSomebody stops a server or a powerd for a while (SIGSTOP).
@@ -127,12 +123,11 @@ func (w *world) pauseSomebody(r random) {
 	if n := w.someNode(r); r.chance(0.5) {
 		if n.up && !n.paused {
 			w.hit("node_paused")
-			w.pause(&n.process)
-			w.wakeAfter(n, r.between(100*time.Millisecond, 14*time.Second), "is stopped")
+			w.halt(&n.process, r.between(100*time.Millisecond, 14*time.Second), "is stopped", n.wake)
 		}
 		return
 	}
-	s := w.servers[r.IntN(len(w.servers))]
+	s := w.someServer(r)
 	for _, leads := range w.servers {
 		if leads.lead != nil && r.chance(0.5) {
 			s = leads
@@ -142,16 +137,7 @@ func (w *world) pauseSomebody(r random) {
 		return
 	}
 	w.hit("server_paused")
-	w.pause(&s.process)
-	life := s.life
-	d := r.between(100*time.Millisecond, 12*time.Second)
-	w.tracef("%s stands still for %v", s.name, d)
-	w.add(d, func() {
-		if s.paused && s.life == life {
-			w.tracef("%s runs on", s.name)
-			w.resume(&s.process)
-		}
-	})
+	w.halt(&s.process, r.between(100*time.Millisecond, 12*time.Second), "stands still", func() { w.resume(&s.process) })
 }
 
 func (w *world) suspendNode(r random) {
@@ -160,17 +146,17 @@ func (w *world) suspendNode(r random) {
 		return
 	}
 	w.hit("node_suspended")
-	w.pause(&n.process)
 	n.fallAsleep(true)
-	w.wakeAfter(n, 50*time.Millisecond+r.about(3*time.Second), "is suspended")
+	w.halt(&n.process, 50*time.Millisecond+r.about(3*time.Second), "is suspended", n.wake)
 }
 
-func (w *world) wakeAfter(n *node, d time.Duration, what string) {
-	w.tracef("%s %s for %v", n.name, what, d)
-	life := n.life
-	w.add(d, func() {
-		if n.paused && n.life == life {
-			n.wake()
+// halt stops a process for d.
+func (w *world) halt(p *process, d time.Duration, what string, wake func()) {
+	p.paused = true
+	w.tracef("%s %s for %v", p.name, what, d)
+	w.unchanged(p, d, func() {
+		if p.paused {
+			wake()
 		}
 	})
 }
@@ -190,7 +176,6 @@ func (n *node) fallAsleep(yes bool) {
 
 func (n *node) wake() {
 	n.fallAsleep(false)
-	n.w.tracef("%s runs on", n.name)
 	n.w.resume(&n.process)
 }
 
@@ -222,14 +207,12 @@ func (w *world) loseNode(r random) {
 	w.tracef("%s is lost for %v", n.name, d)
 	switch {
 	case kind == 0 && n.up:
-		n.fallAsleep(false)
 		n.crash()
 		w.unattended(n)
 		w.revive(n, r, d)
 	case kind == 1 && n.up && !n.paused:
-		w.pause(&n.process)
 		w.unattended(n)
-		w.wakeAfter(n, d, "is stopped")
+		w.halt(&n.process, d, "is stopped", n.wake)
 		fallthrough
 	default:
 		w.sever(d, func(from, to int) bool {
@@ -253,9 +236,8 @@ func (w *world) wedgeNodes(r random) {
 	for _, n := range w.nodes {
 		if r.chance(0.6) && n.up && !n.paused && n.hw.held > n.disk.FailSafe {
 			w.hit("node_wedged")
-			w.pause(&n.process)
 			w.unattended(n)
-			w.wakeAfter(n, d, "is wedged")
+			w.halt(&n.process, d, "is wedged", n.wake)
 		}
 	}
 }
@@ -274,13 +256,6 @@ func (w *world) powerOff(n *node, r random, surely bool) {
 	w.hit("node_powered_off")
 	w.kill(&n.process)
 	n.plug(false)
-	life := n.life
-	on := func() {
-		if n.hw.off && n.life == life && n.hw.cord == "" {
-			n.plug(true)
-			w.revive(n, r, r.between(time.Second, 5*time.Second))
-		}
-	}
 	back := r.between(8*time.Second, 25*time.Second)
 	if seen, removes := r.chance(0.7), r.chance(0.3); seen || surely {
 		o := &order{what: "power-off", make: leader.PowerOff(n.spec.Node, "bmc")}
@@ -291,26 +266,32 @@ func (w *world) powerOff(n *node, r random, surely bool) {
 		if surely {
 			later = 700 * time.Millisecond
 		}
-		w.add(w.timing.Lost+later, func() {
-			if n.hw.off && n.life == life {
+		w.unchanged(&n.process, w.timing.Lost+later, func() {
+			if n.hw.off {
 				o.after = func(error) { n.hw.cord = "" }
 				w.ask(o)
 				n.hw.cord = o.id
 			}
 		})
 	}
-	w.add(back, on)
+	w.unchanged(&n.process, back, func() {
+		if n.hw.off && n.hw.cord == "" {
+			n.plug(true)
+			w.revive(n, r, r.between(time.Second, 5*time.Second))
+		}
+	})
 }
 
 // overwriteLimit is another program that raises the node's limit; powerd finds
 // it at its next turn.
 func (w *world) overwriteLimit(r random) {
-	n := w.someNode(r)
-	if n.hw.off || n.hw.booting || !n.spec.Controlled || n.hw.held >= n.spec.Rated {
-		return
+	if n := w.someNode(r); n.capped() && n.hw.held < n.spec.Rated {
+		w.raiseLimit(n, n.hw.held+units.Power(r.Float64()*float64(n.spec.Rated-n.hw.held)))
 	}
-	w.raiseLimit(n, n.hw.held+units.Power(r.Float64()*float64(n.spec.Rated-n.hw.held)))
 }
+
+// capped reports whether the machine runs under a limit.
+func (n *node) capped() bool { return !n.hw.off && !n.hw.booting && n.spec.Controlled }
 
 // raiseLimit lets another program raise a node's limit.
 func (w *world) raiseLimit(n *node, to units.Power) {
@@ -367,12 +348,11 @@ func (w *world) doubleIdentity(r random) {
 func (w *world) freezeDisk(r random) {
 	d := r.between(500*time.Millisecond, 8*time.Second)
 	if r.chance(0.3) {
-		n := w.someNode(r)
 		w.hit("node_disk_frozen")
-		n.frozen = w.now + d
+		w.someNode(r).frozen = w.now + d
 		return
 	}
-	s := w.servers[r.IntN(len(w.servers))]
+	s := w.someServer(r)
 	w.hit("server_disk_frozen")
 	w.tracef("the disk of %s stands still for %v", s.name, d)
 	s.frozen = w.now + d
@@ -396,10 +376,7 @@ func (w *world) releaseNode(r random) {
 			n.exchange.Stay()
 		}
 	})
-	o.make = func(_ leader.View, c *ledger.Command) error {
-		c.Release = &ledger.Release{Node: n.spec.Node, MachineID: n.spec.MachineID}
-		return nil
-	}
+	o.set = func(c *ledger.Command) { c.Release = &ledger.Release{Node: n.spec.Node, MachineID: n.spec.MachineID} }
 	s := w.servers[n.leader]
 	w.send(&n.process, &s.process, func() { s.ordered(o) })
 }
@@ -449,7 +426,7 @@ func (w *world) split(side []bool, r random) {
 
 // stepWallClock sets a server's wall clock wrong, often by more than a minute, or right.
 func (w *world) stepWallClock(r random) {
-	s := w.servers[r.IntN(len(w.servers))]
+	s := w.someServer(r)
 	far, back, right := r.between(0, 3*time.Minute), r.chance(0.5), r.chance(0.3)
 	s.wallOff = far
 	switch {

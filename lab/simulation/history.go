@@ -104,7 +104,7 @@ func (h *history) holds(node string, g lease.Grant) {
 
 // observed is what a read sees of the leader's state.
 func (o *order) observed(l *leadership) any {
-	if o.make != nil || o.op == 0 {
+	if _, read := o.input.(readInput); !read || o.op == 0 {
 		return nil
 	}
 	s := l.s.state

@@ -180,7 +180,13 @@ func (s *server) ordered(o *order) {
 		return
 	}
 	r := &leader.Request{Build: o.make, Done: o}
-	if o.make == nil {
+	if o.set != nil {
+		r.Build = func(_ leader.View, c *ledger.Command) error {
+			o.set(c)
+			return nil
+		}
+	}
+	if r.Build == nil {
 		l.step(func(*ledger.State, leader.Moment) []leader.Output { return l.leader.Read(r) })
 		return
 	}

@@ -1,12 +1,10 @@
 package simulation
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,7 +62,7 @@ func sourceTree(ctx context.Context) (string, error) {
 // writeOverlay writes the changed files and overlay.json into dir, and gives the latter's path.
 func writeOverlay(root, dir string) (string, error) {
 	changed := map[string]string{}
-	for _, s := range append(sabotages(), hiddenSabotages()...) {
+	for _, s := range append(sabotages(), hiddenSabotage()) {
 		for _, e := range s.edits {
 			if _, ok := changed[e.file]; !ok {
 				data, err := os.ReadFile(filepath.Join(root, filepath.Clean(e.file)))
@@ -140,56 +138,19 @@ func runSabotaged(cmd *cobra.Command) error {
 		return &cli.Error{Code: "no-sources", Message: err.Error(), Hint: "run it in the source tree with a Go toolchain", Err: err}
 	}
 	args := []string{"simulate"}
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		value := f.Value.String()
-		if list, ok := f.Value.(pflag.SliceValue); ok {
-			value = strings.Join(list.GetSlice(), ",")
-		}
-		args = append(args, "--"+f.Name+"="+value)
-	})
+	cmd.Flags().Visit(func(f *pflag.Flag) { args = append(args, "--"+f.Name+"="+f.Value.String()) })
 	child := exec.CommandContext(cmd.Context(), program, args...)
 	child.Cancel = func() error { return child.Process.Signal(os.Interrupt) }
 	child.WaitDelay = childWait
-	child.Stdout = cmd.OutOrStdout()
-	said, err := child.StderrPipe()
-	if err == nil {
-		err = child.Start()
-	}
-	if err != nil {
+	child.Stdout, child.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
+	if err := child.Run(); child.ProcessState == nil || child.ProcessState.ExitCode() < 0 {
 		return fmt.Errorf("simulation: %w", err)
 	}
-	verdict := passOn(cmd.ErrOrStderr(), said)
-	if err := child.Wait(); child.ProcessState == nil || child.ProcessState.ExitCode() < 0 {
-		return fmt.Errorf("simulation: %w", err)
+	if exit := child.ProcessState.ExitCode(); exit != cli.ExitOK {
+		return &cli.Error{Exit: exit, Message: "the build with sabotages ended with an error; see above"}
 	}
-	if verdict.Exit = child.ProcessState.ExitCode(); verdict.Exit == cli.ExitOK {
-		return nil
-	}
-	return verdict
+	return nil
 }
 
 // childWait is how long an interrupted run may take to end.
 const childWait = 5 * time.Second
-
-// passOn passes the lines of a run on, and keeps the error that it ends with.
-func passOn(w io.Writer, said io.Reader) *cli.Error {
-	verdict := &cli.Error{}
-	lines := bufio.NewScanner(said)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var wrapped struct {
-			Error *struct{ Code, Message, Hint string }
-		}
-		switch line := lines.Text(); {
-		case strings.HasPrefix(line, "error: "):
-			verdict.Message = strings.TrimPrefix(line, "error: ")
-		case verdict.Message != "" && strings.HasPrefix(line, "hint: "):
-			verdict.Hint = strings.TrimPrefix(line, "hint: ")
-		case json.Unmarshal([]byte(line), &wrapped) == nil && wrapped.Error != nil:
-			verdict.Code, verdict.Message, verdict.Hint = wrapped.Error.Code, wrapped.Error.Message, wrapped.Error.Hint
-		default:
-			_, _ = fmt.Fprintln(w, line)
-		}
-	}
-	return verdict
-}

@@ -2,8 +2,12 @@ package simulation
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
+	"iter"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 )
@@ -16,23 +20,35 @@ type Options struct {
 	Seed uint64
 	// Span is the virtual time of each schedule.
 	Span time.Duration
-	// Only, when not nil, names the classes of faults that every schedule has;
-	// otherwise each draws its own.
-	Only []string
-	// Keep, when not nil, names the occurrences that happen; otherwise all do.
-	Keep []string
 	// Sabotage by name: the run ends with the first schedule that finds it.
 	Sabotage string
 	// Trace, when set, gets a line for each thing that happens. Schedules then run
 	// one after another.
 	Trace io.Writer
-	// Progress, when set, is called after each schedule with what was found so far.
-	Progress func(done int, r *Report)
+}
+
+// Schedule names one schedule exactly: the same schedule gives the same events,
+// byte for byte, on every machine.
+type Schedule struct {
+	// Seed of everything that is drawn.
+	Seed uint64 `json:"seed"`
+	// SpanMS is its virtual time, milliseconds.
+	SpanMS int64 `json:"span_ms"`
+	// Only are the classes of faults it has; null: as drawn.
+	Only []string `json:"only"`
+	// Keep are the occurrences that happen; null: all.
+	Keep []string `json:"keep"`
+	// Sabotage that it runs with.
+	Sabotage string `json:"sabotage,omitempty"`
+	// Promise that it breaks, or broke once.
+	Promise string `json:"promise,omitempty"`
+	// What was broken, in words with the numbers.
+	What string `json:"what,omitempty"`
 }
 
 // Violation is one broken promise.
 type Violation struct {
-	// Promise is P1 to P5, P8, "brake", or "ledger", "consensus", "recovery" for
+	// Promise is P1 to P5, P8, P9, "brake", or "ledger", "consensus", "recovery" for
 	// what the promises rest on.
 	Promise string `json:"promise"`
 	// Seed replays the schedule alone.
@@ -77,27 +93,15 @@ func seedOf(seed uint64, i int) uint64 {
 }
 
 // run runs the schedules until all are done, a sabotage is found or ctx ends; the
-// error is that of ctx, or names an unknown sabotage. The report is the same on
-// however many CPUs they run.
+// error is that of ctx. The report is the same on however many CPUs they run.
 func run(ctx context.Context, o Options) (*Report, error) {
 	r := &Report{Seed: o.Seed, Sabotage: o.Sabotage, Violations: []Violation{}, FaultsHit: map[string]int{}}
 	for _, name := range marks() {
 		r.FaultsHit[name] = 0
 	}
-	sabotage, err := findSabotage(o.Sabotage)
-	if err != nil {
-		return r, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	for w := range o.inOrder(ctx) {
-		if ctx.Err() != nil {
-			continue // the workers are ending
-		}
+	sabotage, _ := findSabotage(o.Sabotage)
+	for w := range o.worlds(ctx) {
 		r.add(w)
-		if o.Progress != nil {
-			o.Progress(r.Schedules, r)
-		}
 		if o.Sabotage != "" && w.judge.once[sabotage.Breaks] {
 			return r, nil
 		}
@@ -116,89 +120,67 @@ func (r *Report) add(w *world) {
 
 // schedule number i of the run.
 func (o Options) schedule(i int) Schedule {
-	return Schedule{Seed: seedOf(o.Seed, i), SpanMS: o.Span.Milliseconds(), Only: o.Only, Keep: o.Keep, Sabotage: o.Sabotage}
+	return Schedule{Seed: seedOf(o.Seed, i), SpanMS: o.Span.Milliseconds(), Sabotage: o.Sabotage}
 }
 
-// inOrder runs the schedules on all CPUs and yields them in their order. It
-// has ended all its goroutines when the loop over it ends.
-func (o Options) inOrder(ctx context.Context) func(yield func(*world) bool) {
+// worlds runs the schedules on all CPUs, a batch at a time, and yields them in their order
+// until ctx ends.
+func (o Options) worlds(ctx context.Context) iter.Seq[*world] {
 	return func(yield func(*world) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		workers := runtime.GOMAXPROCS(0)
+		size := 2 * runtime.GOMAXPROCS(0)
 		if o.Trace != nil {
-			workers = 1
+			size = 1
 		}
-		done := make(chan chan *world, workers)
-		var group sync.WaitGroup
-		defer group.Wait()
-		defer cancel()
-		todo := make(chan func())
-		for range workers {
-			group.Go(func() {
-				for job := range todo {
-					job()
-				}
-			})
-		}
-		group.Go(func() {
-			defer close(done)
-			defer close(todo)
-			for i := range o.Schedules {
-				ready := make(chan *world, 1)
-				select {
-				case <-ctx.Done():
-					return
-				case todo <- func() { ready <- o.schedule(i).run(o.Trace) }:
-				}
-				select {
-				case <-ctx.Done():
-					return
-				case done <- ready:
-				}
+		for done := 0; done < o.Schedules && ctx.Err() == nil; done += size {
+			batch := make([]*world, min(size, o.Schedules-done))
+			var group sync.WaitGroup
+			for i := range batch {
+				group.Go(func() { batch[i] = o.schedule(done + i).run(o.Trace) })
 			}
-		})
-		for ready := range done {
-			if !yield(<-ready) {
-				return
+			group.Wait()
+			for _, w := range batch {
+				if !yield(w) {
+					return
+				}
 			}
 		}
 	}
 }
 
-// maxEvents bounds the events of one schedule, several hundred times what one of a
-// minute has.
-const maxEvents = 10_000_000
+func (s Schedule) span() time.Duration { return time.Duration(s.SpanMS) * time.Millisecond }
 
-// run runs the world until its end, or until the judge has seen enough.
-func (w *world) run() {
-	w.tracef("seed %d: %d servers, %d nodes, %d domains", w.schedule.Seed, len(w.servers), len(w.nodes), len(w.domains))
-	for _, s := range w.servers {
-		s.boot()
+// run runs the schedule to its end, or to the first violation of its promise.
+func (s Schedule) run(trace io.Writer) *world {
+	w := newWorld(s, trace)
+	w.run()
+	return w
+}
+
+// replay runs one schedule to its end and reports what it breaks now.
+func (s Schedule) replay(trace io.Writer) *Report {
+	r := &Report{Seed: s.Seed, Sabotage: s.Sabotage, Violations: []Violation{}, FaultsHit: map[string]int{}}
+	s.Promise = ""
+	r.add(s.run(trace))
+	return r
+}
+
+// readSchedule reads a kept schedule.
+func readSchedule(r io.Reader) (s Schedule, err error) {
+	d := json.NewDecoder(r)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&s); err != nil {
+		return s, fmt.Errorf("simulation: schedule: %w", err)
 	}
-	for i, n := range w.nodes {
-		w.add(w.random("start", i).upTo(3*time.Second), func() {
-			if n.life == 0 && !(w.on["stranger"] && i == len(w.nodes)-1) { // which comes late
-				n.boot()
-			}
-		})
+	if s.span() < minSpan || s.span() > maxSpan {
+		return s, fmt.Errorf("simulation: schedule: span_ms is %d: must be from %v to %v", s.SpanMS, minSpan, maxSpan)
 	}
-	w.disrupt()
-	for {
-		e, ok := w.next(w.end)
-		if !ok {
-			break
+	for _, name := range s.Only {
+		if !slices.ContainsFunc(classes(), func(c class) bool { return c.name == name }) {
+			return s, fmt.Errorf("simulation: schedule: unknown fault class %q", name)
 		}
-		e.do()
-		w.judge.look()
-		if w.judge.ended() {
-			return
-		}
-		if w.ran > maxEvents {
-			w.judge.broken("ledger", "more than %d events by %v: endless loop", maxEvents, w.now)
-			return
-		}
 	}
-	if w.calm < w.end {
-		w.judge.settled()
+	if _, ok := findSabotage(s.Sabotage); !ok {
+		return s, fmt.Errorf("simulation: schedule: unknown sabotage %q", s.Sabotage)
 	}
+	return s, nil
 }

@@ -56,7 +56,6 @@ type server struct {
 	frozen  time.Duration // until when its disk stands still
 	length  time.Duration // of leases, by its own configuration
 	gone    bool          // its disk is gone, and it has not been replaced yet
-	gossip  gossip
 
 	// On disk.
 	term     uint64
@@ -124,6 +123,11 @@ func (w *world) newServer(id int) *server {
 	s := &server{w: w, id: id, voted: nobody, log: make([]entry, 1), clock: w.drawClock(r, +1)}
 	s.wallOff = r.upTo(200*time.Millisecond) - 100*time.Millisecond
 	s.process = process{name: "c" + string(rune('1'+id)), address: id, random: w.random("server", id)}
+	s.braked = func(generation uint64) {
+		if s.lead != nil {
+			s.lead.braked(generation)
+		}
+	}
 	return s
 }
 
