@@ -206,7 +206,13 @@ func (j *judge) operated(c ledger.Command, b before) {
 			a.from, a.fromSeq = old.Domain, a.seq+1
 		}
 	case c.Remove != nil:
-		j.removed(c.Remove, b)
+		gone := j.w.nodeNamed(c.Remove.Node)
+		k := j.of(gone)
+		k.removed, k.pid = j.w.now, gone.pid
+		delete(j.accounts, c.Remove.Node)
+		if c.Remove.PoweredOff {
+			j.truth(c.Remove.Node)
+		}
 	case c.Reincarnate != nil:
 		for name, n := range j.state.Nodes {
 			j.accounts[name] = unknownAccount(n)
@@ -214,51 +220,19 @@ func (j *judge) operated(c ledger.Command, b before) {
 	}
 }
 
-// removed is a node that operators have taken out: unless it is off, what it was
-// charged is drawn forever, as far as the log shows.
-func (j *judge) removed(x *ledger.RemoveNode, b before) {
-	n := b.nodes[x.Node]
-	delete(j.accounts, x.Node)
-	gone := j.w.nodeNamed(x.Node)
-	k := &j.nodes[j.index(gone)]
-	k.removed, k.pid = j.w.now, gone.pid
-	switch {
-	case x.PoweredOff:
-		j.truth(x.Node)
-	case n.Charge() > 0:
-		j.inherited(x.Node, n, b)
-	}
-}
-
 // inherited judges that the domains which a removed node was charged in, and all
 // above them, keep its charge as unmanaged watts, of their own or from below.
-func (j *judge) inherited(node string, n ledger.Node, b before) {
-	for _, name := range append(above(b.domains, n.Domain), above(b.domains, n.From)...) {
-		was, now := unmanaged(b.domains, name), unmanaged(j.state.Domains, name)
-		if now < was+n.Charge() {
-			j.broken("P4", "%s was removed at %v, but the unmanaged watts of %s rose only from %v to %v", node, n.Charge(), name, was, now)
+func (j *judge) inherited(c ledger.Command, b before) {
+	if c.Remove == nil || c.Remove.PoweredOff {
+		return
+	}
+	n := b.nodes[c.Remove.Node]
+	for at, now := range j.tree {
+		if was := b.tree[at]; (j.lies(j.placeOf(n.Domain), at) || j.lies(j.placeOf(n.From), at)) && now.unmanaged < was.unmanaged+n.Charge() {
+			j.broken("P4", "%s was removed at %v, but the unmanaged watts of %s rose only from %v to %v",
+				n.Name, n.Charge(), now.name, was.unmanaged, now.unmanaged)
 		}
 	}
-}
-
-// above are the names of a domain and of all above it.
-func above(domains map[string]ledger.Domain, name string) []string {
-	var names []string
-	for d, ok := domains[name]; ok; d, ok = domains[d.Parent] {
-		names = append(names, d.Name)
-	}
-	return names
-}
-
-// unmanaged is what no powerd controls in a domain and below it.
-func unmanaged(domains map[string]ledger.Domain, name string) units.Power {
-	sum := units.Power(0)
-	for _, d := range domains {
-		if slices.Contains(above(domains, d.Name), name) {
-			sum += d.Unmanaged
-		}
-	}
-	return sum
 }
 
 // truth judges the word that a node is off.

@@ -56,10 +56,7 @@ func (w *world) strand(r random) {
 func (w *world) putAside() (saved, bool) {
 	for _, s := range w.servers {
 		if s.up && !s.paused && s.applied == len(w.judge.log)-1 && len(s.state.Domains) > 0 {
-			data := w.judge.snapshot(s.state)
-			x := saved{group: w.group, data: data, pots: w.judge.sprints.depths()}
-			w.saves = append(w.saves, x)
-			return x, true
+			return w.save(s), true
 		}
 	}
 	return saved{}, false
@@ -287,8 +284,8 @@ func (w *world) sprintOf(count int, idle bool) {
 
 // sprinting are the running nodes that are in a sprint.
 func (w *world) sprinting() (list []*node) {
-	for i, x := range w.judge.sprints.running {
-		if n := w.nodes[i]; x != nil && n.up && !n.paused {
+	for _, n := range w.nodes {
+		if w.judge.of(n).stint != nil && n.up && !n.paused {
 			list = append(list, n)
 		}
 	}

@@ -203,8 +203,7 @@ func (w *world) loseNode(r random) {
 	n := w.someNode(r)
 	d := r.between(8*time.Second, 30*time.Second)
 	kind, oneWay := r.IntN(3), r.IntN(3)
-	w.hit("node_lost")
-	w.tracef("%s is lost for %v", n.name, d)
+	w.happens("node_lost", "%s is lost for %v", n.name, d)
 	switch {
 	case kind == 0 && n.up:
 		n.crash()
@@ -224,7 +223,7 @@ func (w *world) loseNode(r random) {
 // unattended starts the watchdog of a node that stops without a lease: it may hold more than
 // its fail-safe cap if its hardware would not be lowered yet.
 func (w *world) unattended(n *node) {
-	if k := &w.judge.nodes[w.judge.index(n)]; k.ends <= w.now {
+	if k := w.judge.of(n); k.ends <= w.now {
 		w.watchdog(n, k)
 	}
 }
@@ -301,7 +300,7 @@ func (w *world) raiseLimit(n *node, to units.Power) {
 	w.hit("limit_overwritten")
 	n.integrate()
 	n.hw.held, n.hw.rival, n.hw.raised = to, true, w.now
-	w.judge.nodes[w.judge.index(n)].told = false
+	w.judge.of(n).told = false
 	n.hw.writing++
 	w.judge.moved = true
 	w.tracef("%s: somebody raises its limit to %v", n.name, n.hw.held)
@@ -322,8 +321,7 @@ func (w *world) doubleIdentity(r random) {
 	if !leased() {
 		return
 	}
-	w.hit("identity_doubled")
-	w.tracef("a second machine says that it is %s, process %x", n.name, x.Process)
+	w.happens("identity_doubled", "a second machine says that it is %s, process %x", n.name, x.Process)
 	twin := lease.NewNode(x.Process, lease.Memory{FailSafe: x.Floor}, n.now())
 	var beat func()
 	beat = func() {
@@ -353,8 +351,7 @@ func (w *world) freezeDisk(r random) {
 		return
 	}
 	s := w.someServer(r)
-	w.hit("server_disk_frozen")
-	w.tracef("the disk of %s stands still for %v", s.name, d)
+	w.happens("server_disk_frozen", "the disk of %s stands still for %v", s.name, d)
 	s.frozen = w.now + d
 }
 
@@ -385,8 +382,7 @@ func (w *world) releaseNode(r random) {
 func (w *world) cutOneWay(r random) {
 	n := len(w.net.cuts)
 	from, to := r.IntN(n), r.IntN(n)
-	w.hit("link_cut_one_way")
-	w.tracef("nothing passes from %d to %d", from, to)
+	w.happens("link_cut_one_way", "nothing passes from %d to %d", from, to)
 	w.sever(r.between(500*time.Millisecond, 15*time.Second), func(a, b int) bool { return a == from && b == to })
 }
 
@@ -435,8 +431,7 @@ func (w *world) stepWallClock(r random) {
 	case back:
 		s.wallOff = -far
 	}
-	w.hit("wall_clock_stepped")
-	w.tracef("the wall clock of %s is off by %v", s.name, s.wallOff)
+	w.happens("wall_clock_stepped", "the wall clock of %s is off by %v", s.name, s.wallOff)
 }
 
 func (w *world) orderID(what string) string {

@@ -35,17 +35,20 @@ type judge struct {
 	changed  time.Duration     // true time of the newest change of a budget or of what nodes there are
 	moved    bool              // something that the sums depend on has changed since they were judged
 
-	caps    map[capKey]given   // every committed target with its sprint
+	caps    map[capKey]gift    // every committed target with its sprint
 	carried map[string]bool    // ids of the orders that were carried out since the servers were begun
 	arrived map[arrival]uint64 // when a leadership heard a heartbeat
-	clocks  clockJudge
 	sprints sprintJudge
-	brakes  brakeJudge
-	jobs    jobJudge
+	jobs    map[string]*jobBook
+
+	asked     []time.Time              // true wall clock of each server when they were last polled
+	proposals map[lease.Epoch]proposed // of each leadership, at its newest change of a budget
+
+	lifted  uint64          // highest generation of the brake that any log has lifted
+	mayLift map[uint64]bool // generations that operators have requested to lift
 
 	found []Violation
 	once  map[string]bool
-	stop  string // the promise at whose first violation the schedule ends; empty: none
 }
 
 // charged is the judge's state of one node.
@@ -67,6 +70,8 @@ type charged struct {
 	offers  []lease.Grant // leases that were issued to it and may still arrive
 	removed time.Duration // true time at which operators took it out, 0 for never
 	pid     uint64        // its process at that time
+	stored  uint64        // highest generation of the brake that is on its disk
+	stint   *stint        // the sprint that it is in, nil for none
 }
 
 // place is one domain as the judge sums it.
@@ -100,15 +105,25 @@ type arrival struct {
 
 func newJudge(w *world) *judge {
 	j := &judge{
-		w: w, log: make([]entry, 1), commands: make([]ledger.Command, 1), state: ledger.New(), snaps: map[int][]byte{},
-		nodes: make([]charged, len(w.nodes)), accounts: map[string]*account{}, seqs: map[string]uint64{},
-		caps: map[capKey]given{}, arrived: map[arrival]uint64{}, once: map[string]bool{},
+		w: w, nodes: make([]charged, len(w.nodes)), caps: map[capKey]gift{}, arrived: map[arrival]uint64{}, once: map[string]bool{},
+		mayLift: map[uint64]bool{}, proposals: map[lease.Epoch]proposed{},
 	}
-	j.sprints.begin()
-	j.jobs.restored(j.state)
-	j.brakes.stored, j.brakes.asked = make([]uint64, len(w.nodes)), map[uint64]bool{}
-	j.carried, j.clocks.by = map[string]bool{}, map[lease.Epoch]proposed{}
+	j.sprints.ran, j.sprints.old = map[string]bool{}, map[string]bool{}
+	j.sprints.counted, j.sprints.began = map[epochKey]time.Duration{}, map[epochKey]time.Duration{}
+	j.sprints.restored(ledger.New(), nil)
+	j.begin(ledger.New())
 	return j
+}
+
+// begin starts with a log on a state. Of what was committed after its snapshot nothing is known any more.
+func (j *judge) begin(s *ledger.State) {
+	j.log, j.commands, j.snaps = make([]entry, 1), make([]ledger.Command, 1), map[int][]byte{}
+	j.state, j.epoch, j.tree = s, s.Epoch, nil
+	j.carried, j.accounts, j.seqs = map[string]bool{}, map[string]*account{}, map[string]uint64{}
+	for name, n := range s.Nodes {
+		j.accounts[name] = unknownAccount(n)
+	}
+	j.beginJobs()
 }
 
 // broken records a violation; of each promise the first of a schedule.
@@ -123,7 +138,7 @@ func (j *judge) broken(promise, format string, args ...any) {
 }
 
 // ended reports whether the schedule has shown what it was run for.
-func (j *judge) ended() bool { return j.stop != "" && j.once[j.stop] }
+func (j *judge) ended() bool { return j.once[j.w.schedule.Promise] }
 
 // committed takes in an entry that a server is about to apply, and is the command
 // in it. The first server to get there decides what the log has; all others must
@@ -154,13 +169,10 @@ func (j *judge) committed(s *server, at int, e entry) (c ledger.Command, ok bool
 // apply judges what an entry makes of the state.
 func (j *judge) apply(at int, c ledger.Command) {
 	before := j.before()
-	made := j.clocks.by[c.Epoch]
-	j.clocks.proposed, j.clocks.reachable = made.walls, made.reachable
 	j.tell(at, c)
 	switch r, err := j.state.Apply(c); {
 	case err != nil:
-		j.w.hit("entry_refused")
-		j.w.tracef("entry %d refused: %v", at, err)
+		j.w.happens("entry_refused", "entry %d refused: %v", at, err)
 		return
 	case r.Already:
 		j.w.hit("order_known_already")
@@ -169,16 +181,21 @@ func (j *judge) apply(at int, c ledger.Command) {
 		j.broken("ledger", "%s applied a second time", c.RequestID)
 	}
 	j.carried[c.RequestID] = true
-	j.w.history.aims(before.nodes, j.state.Nodes, j.log[at].made)
+	for _, name := range sortedKeys(j.state.Nodes) {
+		if n := j.state.Nodes[name]; n.Admitted && n.Seq > before.nodes[name].Seq {
+			j.w.history.seen(aimInput{name, n.Seq}, j.log[at].made)
+		}
+	}
 	j.leads(at, c)
 	j.account(c, before)
 	j.recount()
+	j.inherited(c, before)
 	j.weigh(c, before)
 	j.cut(c, before)
-	j.clocks.applied(j, c, before)
+	j.clock(c, before)
 	j.sprints.applied(j, c, before)
-	j.brakes.applied(j)
-	j.jobs.applied(j, c)
+	j.brake()
+	j.job(c)
 	j.mark(c, before)
 }
 
@@ -229,25 +246,13 @@ func (j *judge) restored(data []byte, pots map[potKey]pot) {
 		j.broken("ledger", "a recovered state cannot be restored: %v", err)
 		return
 	}
-	j.log, j.commands, j.snaps = make([]entry, 1), make([]ledger.Command, 1), map[int][]byte{}
-	j.state, j.epoch = s, s.Epoch
 	j.lose(s)
 	for i := range j.nodes {
 		j.nodes[i].feed = -1 // a node moved since the snapshot stands where the log puts it
 	}
-	j.carried = map[string]bool{}
-	j.accounts, j.seqs = map[string]*account{}, map[string]uint64{}
-	for name, n := range s.Nodes {
-		j.accounts[name] = unknownAccount(n)
-	}
-	j.tree = nil
+	j.begin(s)
 	j.recount()
-	j.sprints.pots = map[potKey]*pot{}
-	for key, p := range pots {
-		j.sprints.pots[key] = &p
-	}
-	j.sprints.restored(j)
-	j.jobs.restored(s)
+	j.sprints.restored(j.state, pots)
 }
 
 // answered judges what Apply returned for a leader's entry: a tick or a plan made on
@@ -257,10 +262,7 @@ func (j *judge) answered(l *leadership, p *proposal, err error) {
 	if err == nil {
 		return
 	}
-	floor := false
-	if _, is := errors.AsType[*ledger.FloorError](err); is {
-		floor = true
-	}
+	_, floor := errors.AsType[*ledger.FloorError](err)
 	switch {
 	case p.command.Lead != nil && l.s.state.Epoch.Incarnation > l.epoch.Incarnation:
 	case p.order == nil, errors.Is(err, ledger.ErrUnknownCommand), errors.Is(err, ledger.ErrEpoch):
@@ -291,7 +293,7 @@ func (j *judge) settled() {
 		case n.hw.cord != "" || n.hw.off || !n.up || n.since > j.w.end-calmSpan/2 || j.state.Restored && !c.Unproven:
 			continue
 		case !known:
-			if j.state.Epoch.Incarnation >= n.disk.Highest.Epoch.Incarnation && j.has(n.spec.Domain) {
+			if j.state.Epoch.Incarnation >= n.disk.Highest.Epoch.Incarnation && j.placeOf(n.spec.Domain) >= 0 {
 				j.broken("recovery", "%s was never seen", n.name)
 			}
 			continue
@@ -311,11 +313,6 @@ func (j *judge) settled() {
 			j.broken("ledger", "the replica of %s differs at the end", s.name)
 		}
 	}
-}
-
-func (j *judge) has(domain string) bool {
-	_, ok := j.state.Domains[domain]
-	return ok
 }
 
 func seconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e6 }

@@ -167,7 +167,7 @@ func (l *leadership) answer(a leader.Answer) {
 		}
 		return
 	}
-	output, r := o.observed(l), l.s.random
+	output, r := o.observed(l.s.state), l.s.random
 	if delay, lost := r.upTo(5*time.Millisecond), r.chance(w.net.loss); !lost {
 		w.add(delay, func() { w.answered(o, output, a.Err) })
 	}

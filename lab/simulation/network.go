@@ -195,8 +195,7 @@ func (w *world) brake(r random) {
 		return
 	}
 	w.braked = max(w.braked, w.judge.state.Brake.Set) + 1
-	w.hit("brake_set")
-	w.tracef("brake %d is set at %s", w.braked, p.name)
+	w.happens("brake_set", "brake %d is set at %s", w.braked, p.name)
 	w.judge.braked(w.braked, p)
 	w.hears(p, w.braked)
 	w.add(r.between(4*time.Second, 15*time.Second), w.lift)
@@ -210,7 +209,7 @@ func (w *world) lift() {
 }
 
 func (w *world) askLift(generation uint64) {
-	w.judge.brakes.asked[generation] = true
+	w.judge.mayLift[generation] = true
 	w.ask(&order{what: "lift", set: func(c *ledger.Command) { c.LiftBrake = &ledger.LiftBrake{Generation: generation} }})
 }
 

@@ -1,6 +1,8 @@
 package simulation
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -137,8 +139,7 @@ func (n *node) released(id string) {
 	if n.asking != id {
 		return
 	}
-	n.w.hit("originals_restored")
-	n.w.tracef("%s released", n.name)
+	n.w.happens("originals_restored", "%s released", n.name)
 	n.w.kill(&n.process)
 	n.lose()
 	n.hw.booting = false
@@ -221,10 +222,22 @@ func (n *node) carryOut(outputs []lease.Output) {
 		case lease.Refused:
 			n.w.hit(refusalMark(o.Err))
 		case lease.Lost:
-			n.w.hit(endMark(o.Why))
+			n.w.hit(cmp.Or(map[lease.Ended]string{lease.Suspended: "lease_ended_by_suspend", lease.Braked: "lease_ended_by_brake"}[o.Why], "lease_ran_out"))
 			n.w.tracef("%s to fail-safe %v: %v", n.name, n.exchange.Memory().FailSafe, o.Why)
 		}
 	}
+}
+
+// refusalMark counts a grant that a node refused.
+func refusalMark(err error) string {
+	for why, mark := range map[error]string{
+		lease.ErrOtherProcess: "grant_for_other_process", lease.ErrStale: "grant_stale", lease.ErrRanOut: "grant_too_late", lease.ErrBraked: "grant_under_brake",
+	} {
+		if errors.Is(err, why) {
+			return mark
+		}
+	}
+	return "grant_refused_otherwise"
 }
 
 // beat is the heartbeat of each second.
@@ -278,7 +291,8 @@ func (n *node) wouldTake(g lease.Grant) bool { return n.exchange.Consider(g, n.n
 func (n *node) store(m lease.Memory) {
 	n.w.timer(&n.process, n.w.syncDelay(n.random)+max(0, n.frozen-n.w.now), func() {
 		n.disk = m
-		n.w.judge.stored(n)
+		k := n.w.judge.of(n)
+		k.stored = max(k.stored, m.Brake)
 		n.w.timer(&n.process, n.random.upTo(time.Millisecond), func() { n.carryOut(n.exchange.Stored(nil, n.now())) })
 	})
 }

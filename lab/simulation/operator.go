@@ -440,7 +440,7 @@ func (w *world) orderDrops(r random, id string) {
 	o := w.askJob("drop", func(c *ledger.Command) { c.DropTasks = x })
 	o.after = func(err error) {
 		if err == nil && o.group == w.group {
-			w.judge.jobs.told(w.judge, x)
+			w.judge.dropsTold(x)
 		}
 	}
 }

@@ -58,8 +58,7 @@ func (w *world) restore(from saved, wrong time.Duration) {
 	data := w.judge.snapshot(s)
 	w.group++
 	w.restoring = false
-	w.hit("incarnation_begun")
-	w.tracef("begun anew from a snapshot of beginning %d, incarnation %d", from.group, s.Epoch.Incarnation)
+	w.happens("incarnation_begun", "begun anew from a snapshot of beginning %d, incarnation %d", from.group, s.Epoch.Incarnation)
 	w.judge.restored(data, from.pots)
 	w.saves = append(w.saves, saved{w.group, from.data, from.pots})
 	for _, x := range w.servers {
@@ -81,8 +80,7 @@ func (w *world) darken(r random) {
 		return
 	}
 	w.dark = true
-	w.hit("site_dark")
-	w.tracef("the site goes dark")
+	w.happens("site_dark", "the site goes dark")
 	lost := w.loseDisks(r)
 	for i, s := range w.servers {
 		s.crash()
@@ -127,8 +125,7 @@ func (w *world) loseDisks(r random) []int {
 // loseDisk leaves a server nothing. It must not vote before it has been replaced:
 // what it has promised is forgotten.
 func (s *server) loseDisk() {
-	s.w.hit("disk_gone")
-	s.w.tracef("the disk of %s is gone", s.name)
+	s.w.happens("disk_gone", "the disk of %s is gone", s.name)
 	s.gone = true
 	s.term, s.voted = 0, nobody
 	s.log, s.durable, s.snapshot, s.snapAt = make([]entry, 1), 0, nil, 0

@@ -228,8 +228,7 @@ func (s *server) elected(by int, term uint64) {
 	for i := range s.next {
 		s.next[i], s.replied[i] = len(s.log), s.w.now
 	}
-	s.w.hit("leader_elected")
-	s.w.tracef("%s leads term %d", s.name, s.term)
+	s.w.happens("leader_elected", "%s leads term %d", s.name, s.term)
 	s.beat(s.term)
 	s.takeLead()
 }
@@ -445,25 +444,11 @@ func (s *server) apply(at int) {
 	}
 	s.w.judge.applied(s, at)
 	if at-s.snapAt >= snapshotGap {
-		s.save(at)
+		s.snapshot, s.snapAt = s.w.save(s).data, at
 	}
 	if s.lead != nil {
 		s.lead.applied(at, result, err)
 	}
-}
-
-func (s *server) save(at int) {
-	data, err := s.state.Snapshot()
-	if err != nil {
-		s.w.judge.broken("ledger", "%s cannot make a snapshot: %v", s.name, err)
-		return
-	}
-	s.snapshot, s.snapAt = data, at
-	x := saved{group: s.group, data: data}
-	if at == len(s.w.judge.log)-1 {
-		x.pots = s.w.judge.sprints.depths()
-	}
-	s.w.saves = append(s.w.saves, x)
 }
 
 func (w *world) majority() int { return len(w.servers)/2 + 1 }

@@ -3,6 +3,7 @@ package simulation
 import (
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"time"
 
@@ -64,7 +65,17 @@ type world struct {
 type saved struct {
 	group int
 	data  []byte
-	pots  map[potKey]pot // what was left for sprints by then, in the judge's view
+	pots  map[potKey]pot // what was left for sprints by then, in the judge's view; nil if that is not known
+}
+
+// save puts a snapshot of a server aside, and is it.
+func (w *world) save(s *server) saved {
+	x := saved{group: w.group, data: w.judge.snapshot(s.state)}
+	if s.applied == len(w.judge.log)-1 {
+		x.pots = maps.Clone(w.judge.sprints.pots)
+	}
+	w.saves = append(w.saves, x)
+	return x
 }
 
 func newWorld(s Schedule, trace io.Writer) *world {
@@ -129,6 +140,12 @@ func (w *world) happening() uint64 {
 
 // hit counts a fault, or a rare path, that the schedule really took.
 func (w *world) hit(what string) { w.hits[what]++ }
+
+// happens counts and traces it.
+func (w *world) happens(what, format string, args ...any) {
+	w.hit(what)
+	w.tracef(format, args...)
+}
 
 func (w *world) tracef(format string, args ...any) {
 	if w.trace != nil {
