@@ -26,20 +26,15 @@ const (
 const help = `Simulates whole clusters in virtual time with the real ledger, plan, lease and sprint code, under
 crashes, partitions, delays, pauses, wrong clocks, a lost quorum, and operators who change everything.
 After every event, the power that the nodes hold and use is checked against the guarantees. The same
-seed gives the same run on every machine.
+seed gives the same run on every machine. The table counts how often each fault and each rare path
+occurred; a count of 0 means that it was not tested.
 
-Each schedule is one cluster with some fault classes, drawn from its seed. With -o json the first
-violation is reduced to the smallest schedule that still shows it, in the field "shrunk"; saved to a
-file, it can be replayed with --replay.
+With -o json the first violation is reduced to the smallest schedule that still shows it, in the field
+"shrunk"; saved to a file, it can be replayed with --replay.
 
-The table counts how often each fault and each rare path occurred. A count of 0 means that it was not
-tested.
-
---sabotage breaks one rule of the design on purpose, to test that the checks detect it. The run ends at
-the first violation. --list-sabotage lists the rules, each with the guarantee that it breaks and the
-production file that is changed. --sabotage all breaks one rule after the other and prints how many
-schedules each took. The production code itself is changed, in a separate build with go build -overlay,
-so this needs the source tree and a Go toolchain.
+--sabotage breaks one rule of the design on purpose, in the production code of a separate build (this
+needs the source tree and a Go toolchain), to test that the checks detect it. The run ends at the first
+violation. --sabotage all breaks one rule after the other and prints how many schedules each took.
 
 Exit codes:
   0    no guarantee was broken; with --sabotage all: every sabotage was detected
@@ -104,12 +99,11 @@ func (s *settings) check(cmd *cobra.Command) (x Schedule, err error) {
 	case s.replay == "":
 		return x, nil
 	}
-	f, err := os.Open(s.replay)
+	data, err := os.ReadFile(s.replay)
 	if err != nil {
 		return x, cli.Usage("--replay: %v", err)
 	}
-	defer func() { _ = f.Close() }()
-	if x, err = readSchedule(f); err != nil {
+	if x, err = readSchedule(data); err != nil {
 		return x, cli.Usage("--replay %s: %v", s.replay, err)
 	}
 	s.Sabotage = x.Sabotage
@@ -142,24 +136,26 @@ func (s *settings) run(cmd *cobra.Command) error {
 	if err != nil {
 		cli.Notef(cmd.ErrOrStderr(), "interrupted after %d of %d schedules", r.Schedules, s.Schedules)
 	} else if len(r.Violations) > 0 && s.out.IsJSON() {
-		s.shrink(cmd, r)
+		cli.Notef(cmd.ErrOrStderr(), "seed %d breaks %s; reducing the schedule", r.first().Seed, r.first().Promise)
+		x := s.schedule(0)
+		x.Seed = r.first().Seed
+		if least, ok := shrink(x, r.first().Promise); ok {
+			r.Shrunk = &least
+		}
 	}
 	if perr := s.print(cmd.OutOrStdout(), r); perr != nil || err != nil {
 		return cmp.Or(perr, err)
 	}
-	return verdict(r, s.again(r))
+	return verdict(r, s.again())
 }
 
-// again is the command line that runs the first schedule again that breaks a guarantee.
-func (s *settings) again(r *Report) string {
-	if len(r.Violations) == 0 {
-		return ""
-	}
-	line := fmt.Sprintf("powerlab simulate --schedules 1 --seed %d --duration %v", r.first().Seed, s.Span)
+// again is the command line that runs one schedule again, without its seed.
+func (s *settings) again() string {
+	line := fmt.Sprintf("powerlab simulate --trace --schedules 1 --duration %v", s.Span)
 	if s.Sabotage != "" {
 		line += " --sabotage " + s.Sabotage
 	}
-	return line + " --trace"
+	return line
 }
 
 // listAll is --list-sabotage.
@@ -179,15 +175,13 @@ func (s *settings) table(w io.Writer, v any, head []string, rows [][]string) err
 	return s.out.Table(w, head, rows)
 }
 
-// broken is one sabotage and how it went.
+// broken is one sabotage and how it went: within how many schedules it was found, if it was, and what it broke.
 type broken struct {
-	Name   string `json:"name"`
-	Breaks string `json:"breaks"`
-	// Schedules that were run until it was found, or in vain.
-	Schedules int  `json:"schedules"`
-	Found     bool `json:"found"`
-	// What was broken, in words with the numbers; the first violation of its promise.
-	What string `json:"what"`
+	Name      string `json:"name"`
+	Breaks    string `json:"breaks"`
+	Schedules int    `json:"schedules"`
+	Found     bool   `json:"found"`
+	What      string `json:"what"`
 }
 
 // breakAll is --sabotage all.
@@ -223,17 +217,6 @@ func (s *settings) breakAll(cmd *cobra.Command) error {
 	return nil
 }
 
-// shrink makes the schedule of the first violation as small as it can.
-func (s *settings) shrink(cmd *cobra.Command, r *Report) {
-	first := r.first()
-	cli.Notef(cmd.ErrOrStderr(), "seed %d breaks %s; reducing the schedule", first.Seed, first.Promise)
-	x := s.schedule(0)
-	x.Seed = first.Seed
-	if least, ok := shrink(x, first.Promise); ok {
-		r.Shrunk = &least
-	}
-}
-
 // first is the violation to show: under sabotage the one that it was meant to bring.
 func (r *Report) first() Violation {
 	sabotage, _ := findSabotage(r.Sabotage)
@@ -241,13 +224,13 @@ func (r *Report) first() Violation {
 	return r.Violations[max(0, i)]
 }
 
-// verdict is the error of a run that broke a promise; the hint runs it again.
+// verdict is the error of a run that broke a promise; again is a command line that runs it again with its seed.
 func verdict(r *Report, again string) error {
 	if len(r.Violations) == 0 {
 		return nil
 	}
 	first := r.first()
-	return cli.Failed(again, "%s in %s, %s with seed %d at %.3f s: %s",
+	return cli.Failed(fmt.Sprintf("%s --seed %d", again, first.Seed), "%s in %s, %s with seed %d at %.3f s: %s",
 		cli.Count(len(r.Violations), "violation"), cli.Count(r.Schedules, "schedule"), first.Promise, first.Seed, first.At, first.What)
 }
 

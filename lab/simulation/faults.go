@@ -10,8 +10,7 @@ import (
 	"headroom/units"
 )
 
-// mend ends all faults: what is down starts, what is stopped runs on. From here
-// on operators only clear up.
+// mend ends all faults: what is down starts, what is stopped runs on. From here on operators only clear up.
 func (w *world) mend() {
 	w.tracef("calm")
 	w.heal()
@@ -44,16 +43,13 @@ func (w *world) mend() {
 	w.liftWhile()
 }
 
-// releasePatience is how long a node waits for the answer to its request.
-const releasePatience = 5 * time.Second
-
 // killSomebody is kill -9 of a server or of a powerd, which is started again soon.
 func (w *world) killSomebody(r random) {
 	if r.chance(0.5) {
 		w.killServer(r)
 		return
 	}
-	n := w.someNode(r)
+	n := pick(r, w.nodes)
 	for _, braked := range w.nodes {
 		if r.chance(0.6) && braked.up && braked.disk.Brake > w.judge.state.Brake.Lifted {
 			n = braked // what it has stored must outlive it
@@ -68,7 +64,7 @@ func (w *world) killSomebody(r random) {
 }
 
 func (w *world) killServer(r random) {
-	s := w.someServer(r)
+	s := pick(r, w.servers)
 	for _, busy := range w.servers {
 		if r.chance(0.5) && busy.up && len(busy.log)-1 > busy.durable {
 			s = busy // in the middle of a write is the worst moment
@@ -85,11 +81,7 @@ func (w *world) killServer(r random) {
 // restart starts a dead server's process after d.
 func (w *world) restart(s *server, d time.Duration) { w.unchanged(&s.process, d, s.boot) }
 
-func (w *world) someNode(r random) *node     { return pick(r, w.nodes) }
-func (w *world) someServer(r random) *server { return pick(r, w.servers) }
-
-// revive starts a node's dead powerd after d, perhaps with another configuration or
-// without its state directory.
+// revive starts a node's dead powerd after d, perhaps with another configuration or without its state directory.
 func (w *world) revive(n *node, r random, d time.Duration) {
 	other, lost, blind := r.chance(0.2), r.chance(0.3), r.IntN(3)
 	if other && w.on["reconfigure"] {
@@ -120,14 +112,14 @@ func (n *node) loseState() {
 
 // pauseSomebody stops a server or a powerd for a while (SIGSTOP).
 func (w *world) pauseSomebody(r random) {
-	if n := w.someNode(r); r.chance(0.5) {
+	if n := pick(r, w.nodes); r.chance(0.5) {
 		if n.up && !n.paused {
 			w.hit("node_paused")
 			w.halt(&n.process, r.between(100*time.Millisecond, 14*time.Second), "is stopped", n.wake)
 		}
 		return
 	}
-	s := w.someServer(r)
+	s := pick(r, w.servers)
 	for _, leads := range w.servers {
 		if leads.lead != nil && r.chance(0.5) {
 			s = leads
@@ -140,8 +132,7 @@ func (w *world) pauseSomebody(r random) {
 	w.halt(&s.process, r.between(100*time.Millisecond, 12*time.Second), "stands still", func() { w.resume(&s.process) })
 }
 
-func (w *world) suspendNode(r random) {
-	n := w.someNode(r)
+func (w *world) suspendNode(r random, n *node) {
 	if !n.up || n.paused {
 		return
 	}
@@ -180,8 +171,7 @@ func (n *node) wake() {
 }
 
 // rebootNode loses the limits until powerd writes the first one.
-func (w *world) rebootNode(r random) {
-	n := w.someNode(r)
+func (w *world) rebootNode(r random, n *node) {
 	if n.hw.off {
 		return
 	}
@@ -197,10 +187,8 @@ func (w *world) rebootNode(r random) {
 	w.revive(n, r, r.between(2*time.Second, 15*time.Second))
 }
 
-// loseNode takes a node out of the operators' sight for long: its links are cut,
-// or its powerd is dead and does not come back, or stands still.
-func (w *world) loseNode(r random) {
-	n := w.someNode(r)
+// loseNode takes a node out of sight for long: its links are cut, or its powerd is dead, or stands still.
+func (w *world) loseNode(r random, n *node) {
 	d := r.between(8*time.Second, 30*time.Second)
 	kind, oneWay := r.IntN(3), r.IntN(3)
 	w.happens("node_lost", "%s is lost for %v", n.name, d)
@@ -220,16 +208,14 @@ func (w *world) loseNode(r random) {
 	}
 }
 
-// unattended starts the watchdog of a node that stops without a lease: it may hold more than
-// its fail-safe cap if its hardware would not be lowered yet.
+// unattended starts the watchdog of a node that stops without a lease: its hardware would not be lowered yet.
 func (w *world) unattended(n *node) {
 	if k := w.judge.of(n); k.ends <= w.now {
 		w.watchdog(n, k)
 	}
 }
 
-// wedgeNodes stops some powerds for so long that their domain, which has chosen
-// lost-charge fail-safe, stops charging them for more than that.
+// wedgeNodes stops powerds until their domain, with lost-charge fail-safe, charges them for no more than that.
 func (w *world) wedgeNodes(r random) {
 	d := max(w.timing.Lease, w.seen().LongestLease()) + w.timing.Settle + r.between(2*time.Second, 4*time.Second)
 	for _, n := range w.nodes {
@@ -241,16 +227,14 @@ func (w *world) wedgeNodes(r random) {
 	}
 }
 
-// powerNodeOff turns a node's power off. An operator who has seen it marks it as off,
-// and gives it power again only once that has been answered.
-func (w *world) powerNodeOff(r random) {
-	if n := w.someNode(r); !n.hw.off {
+// powerNodeOff turns a node off. An operator who marks it as off gives it power again only once that was answered.
+func (w *world) powerNodeOff(r random, n *node) {
+	if !n.hw.off {
 		w.powerOff(n, r, false)
 	}
 }
 
-// powerOff takes a node's power; where it is surely seen an operator reports it as soon as
-// the node counts as silent.
+// powerOff takes a node's power; where it is surely seen an operator reports it as soon as the node counts as silent.
 func (w *world) powerOff(n *node, r random, surely bool) {
 	w.hit("node_powered_off")
 	w.kill(&n.process)
@@ -281,10 +265,9 @@ func (w *world) powerOff(n *node, r random, surely bool) {
 	})
 }
 
-// overwriteLimit is another program that raises the node's limit; powerd finds
-// it at its next turn.
-func (w *world) overwriteLimit(r random) {
-	if n := w.someNode(r); n.capped() && n.hw.held < n.spec.Rated {
+// overwriteLimit is another program that raises the node's limit; powerd finds it at its next turn.
+func (w *world) overwriteLimit(r random, n *node) {
+	if n.capped() && n.hw.held < n.spec.Rated {
 		w.raiseLimit(n, n.hw.held+units.Power(r.Float64()*float64(n.spec.Rated-n.hw.held)))
 	}
 }
@@ -309,12 +292,10 @@ func (w *world) raiseLimit(n *node, to units.Power) {
 // twinBoot is the boot of every second machine.
 const twinBoot = "twin"
 
-// doubleIdentity is a second machine that has the node's identity for a while: a
-// disk that was cloned. It takes no lease, and its word must lower no charge. (A
-// node that was never given a lease has nothing to prove itself with: of two such
-// machines either may be the one that is charged.)
-func (w *world) doubleIdentity(r random) {
-	n := w.someNode(r)
+// doubleIdentity is a second machine that has the node's identity for a while: a disk that was cloned. It takes no lease, and its word must
+// lower no charge. (A node that was never given a lease has nothing to prove itself with: of two such machines either may be the one that is
+// charged.)
+func (w *world) doubleIdentity(r random, n *node) {
 	x, until := n.spec, min(w.calm, w.now+r.between(2*time.Second, 12*time.Second))
 	x.Process = r.Uint64() | 1
 	leased := func() bool { known := w.seen().Nodes[x.Node]; return known.Admitted && known.Off == "" }
@@ -347,18 +328,16 @@ func (w *world) freezeDisk(r random) {
 	d := r.between(500*time.Millisecond, 8*time.Second)
 	if r.chance(0.3) {
 		w.hit("node_disk_frozen")
-		w.someNode(r).frozen = w.now + d
+		pick(r, w.nodes).frozen = w.now + d
 		return
 	}
-	s := w.someServer(r)
+	s := pick(r, w.servers)
 	w.happens("server_disk_frozen", "the disk of %s stands still for %v", s.name, d)
 	s.frozen = w.now + d
 }
 
-// releaseNode is an operator who stops a powerd: it needs the leader's consent before it
-// may put the originals back, and does so once that is committed.
-func (w *world) releaseNode(r random) {
-	n := w.someNode(r)
+// releaseNode is an operator who stops a powerd: it puts the originals back once the leader's consent is committed.
+func (w *world) releaseNode(r random, n *node) {
 	if !n.up || n.paused || !n.spec.Controlled || n.asking != "" {
 		return
 	}
@@ -367,7 +346,7 @@ func (w *world) releaseNode(r random) {
 	n.asking = o.id
 	w.named[o.id] = o
 	n.exchange.Leave()
-	w.timer(&n.process, releasePatience, func() {
+	w.timer(&n.process, 5*time.Second, func() {
 		if n.asking == o.id {
 			n.asking = "" // the outcome stays unknown: nothing is put back
 			n.exchange.Stay()
@@ -422,7 +401,7 @@ func (w *world) split(side []bool, r random) {
 
 // stepWallClock sets a server's wall clock wrong, often by more than a minute, or right.
 func (w *world) stepWallClock(r random) {
-	s := w.someServer(r)
+	s := pick(r, w.servers)
 	far, back, right := r.between(0, 3*time.Minute), r.chance(0.5), r.chance(0.3)
 	s.wallOff = far
 	switch {

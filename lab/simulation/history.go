@@ -10,16 +10,14 @@ import (
 	"headroom/units"
 )
 
-// history is what operators and nodes saw, for a checker of linearizability: each
-// operation with the true times at which it was requested and answered. A nil history
-// records nothing.
+// history is what operators and nodes saw, for a checker of linearizability: each operation with the true times at which it was requested and
+// answered. A nil history records nothing.
 type history struct {
 	w   *world
 	ops []operation
 }
 
-// operation is one of them. What was not answered may have taken effect at any
-// time since it was requested, or never.
+// operation is one of them. What was not answered may have taken effect at any time since it was requested, or never.
 type operation struct {
 	input    any
 	output   any

@@ -14,11 +14,7 @@ import (
 	"headroom/units"
 )
 
-// compareGap is how many entries lie between two comparisons of whole replicas.
-const compareGap = 32
-
-// judge checks a schedule from outside. It has what no process has: true
-// time, what hardware holds, and the log as it is committed.
+// judge checks a schedule from outside. It has what no process has: true time, what hardware holds, and the log as it is committed.
 type judge struct {
 	w *world
 
@@ -133,16 +129,15 @@ func (j *judge) broken(promise, format string, args ...any) {
 	}
 	j.once[promise] = true
 	what := fmt.Sprintf(format, args...)
-	j.found = append(j.found, Violation{Promise: promise, Seed: j.w.schedule.Seed, At: seconds(j.w.now), What: what})
+	j.found = append(j.found, Violation{Promise: promise, Seed: j.w.schedule.Seed, At: float64(j.w.now.Microseconds()) / 1e6, What: what})
 	j.w.tracef("VIOLATION of %s: %s", promise, what)
 }
 
 // ended reports whether the schedule has shown what it was run for.
 func (j *judge) ended() bool { return j.once[j.w.schedule.Promise] }
 
-// committed takes in an entry that a server is about to apply, and is the command
-// in it. The first server to get there decides what the log has; all others must
-// have the same.
+// committed takes in an entry that a server is about to apply, and is the command in it. The first server to get there decides what the log
+// has; all others must have the same.
 func (j *judge) committed(s *server, at int, e entry) (c ledger.Command, ok bool) {
 	switch {
 	case at < len(j.log):
@@ -160,7 +155,7 @@ func (j *judge) committed(s *server, at int, e entry) (c ledger.Command, ok bool
 	}
 	j.log, j.commands = append(j.log, e), append(j.commands, c)
 	j.apply(at, c)
-	if at%compareGap == 0 {
+	if at%32 == 0 { // whole replicas are compared here
 		j.snaps[at] = j.snapshot(j.state)
 	}
 	return c, err == nil
@@ -169,7 +164,9 @@ func (j *judge) committed(s *server, at int, e entry) (c ledger.Command, ok bool
 // apply judges what an entry makes of the state.
 func (j *judge) apply(at int, c ledger.Command) {
 	before := j.before()
-	j.tell(at, c)
+	if t := c.Tick; j.w.trace != nil && (t == nil || len(t.Seen)+len(t.Acks)+len(t.Admit)+len(t.Targets)+len(t.Lapsed)+len(t.EndSprints) > 0) {
+		j.w.tracef("entry %d: %s", at, j.log[at].data) // no tick that only renews
+	}
 	switch r, err := j.state.Apply(c); {
 	case err != nil:
 		j.w.happens("entry_refused", "entry %d refused: %v", at, err)
@@ -199,14 +196,6 @@ func (j *judge) apply(at int, c ledger.Command) {
 	j.mark(c, before)
 }
 
-// tell traces an entry, unless it is a tick that only renews.
-func (j *judge) tell(at int, c ledger.Command) {
-	if t := c.Tick; j.w.trace == nil || t != nil && len(t.Seen)+len(t.Acks)+len(t.Admit)+len(t.Targets)+len(t.Lapsed)+len(t.EndSprints) == 0 {
-		return
-	}
-	j.w.tracef("entry %d: %s", at, j.log[at].data)
-}
-
 // leads judges that only the leadership in force writes (P3).
 func (j *judge) leads(at int, c ledger.Command) {
 	switch {
@@ -217,6 +206,16 @@ func (j *judge) leads(at int, c ledger.Command) {
 	}
 }
 
+// restore is the state of a snapshot.
+func (j *judge) restore(data []byte) *ledger.State {
+	s, err := ledger.Restore(data)
+	if err != nil {
+		j.broken("ledger", "a snapshot cannot be restored: %v", err)
+		return ledger.New()
+	}
+	return s
+}
+
 func (j *judge) snapshot(s *ledger.State) []byte {
 	data, err := s.Snapshot()
 	if err != nil {
@@ -225,27 +224,8 @@ func (j *judge) snapshot(s *ledger.State) []byte {
 	return data
 }
 
-// applied compares a replica with the others at the same place.
-func (j *judge) applied(s *server, at int) {
-	if want, ok := j.snaps[at]; ok && !bytes.Equal(want, j.snapshot(s.state)) {
-		j.broken("ledger", "the replica of %s differs after entry %d", s.name, at)
-	}
-}
-
-// truncates learns that a server overwrites its log from a place on.
-func (j *judge) truncates(s *server, at int) {
-	if at <= s.commit {
-		j.broken("consensus", "%s overwrites committed entry %d", s.name, at)
-	}
-}
-
 // restored learns that the servers were begun again from a recovered state.
-func (j *judge) restored(data []byte, pots map[potKey]pot) {
-	s, err := ledger.Restore(data)
-	if err != nil {
-		j.broken("ledger", "a recovered state cannot be restored: %v", err)
-		return
-	}
+func (j *judge) restored(s *ledger.State, pots map[potKey]pot) {
 	j.lose(s)
 	for i := range j.nodes {
 		j.nodes[i].feed = -1 // a node moved since the snapshot stands where the log puts it
@@ -255,9 +235,7 @@ func (j *judge) restored(data []byte, pots map[potKey]pot) {
 	j.sprints.restored(j.state, pots)
 }
 
-// answered judges what Apply returned for a leader's entry: a tick or a plan made on
-// the very state it was applied to is never refused. What operators request may
-// well be.
+// answered judges what Apply returned for a leader's entry: its own ticks and plans are never refused, operators' requests may be.
 func (j *judge) answered(l *leadership, p *proposal, err error) {
 	if err == nil {
 		return
@@ -280,8 +258,7 @@ func (j *judge) answered(l *leadership, p *proposal, err error) {
 	}
 }
 
-// settled judges the cluster at the end of a calm: every node that runs is under
-// a lease again, and no domain is over that could be brought under (P5).
+// settled judges the end of a calm: every node that runs is under a lease again, and no domain is over its budget for no reason (P5).
 func (j *judge) settled() {
 	for i, n := range j.w.nodes {
 		c, known := j.state.Nodes[n.spec.Node]
@@ -314,5 +291,3 @@ func (j *judge) settled() {
 		}
 	}
 }
-
-func seconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e6 }

@@ -10,10 +10,9 @@ import (
 	"headroom/ledger"
 )
 
-// jobBook is promise P9 written a second time, task by task: what the entries alone record
-// about one job. No job ever has more tasks dropped than its floor leaves, and a task that was
-// dropped, or answered to a scheduler as dropped, stays so. Tasks that a drop ratio
-// leaves out count as dropped; a ratio never falls, and its seed stays.
+// jobBook is promise P9 written a second time, task by task: what the entries alone record about one job. No job ever has more tasks dropped
+// than its floor leaves, and a task that was dropped, or answered to a scheduler as dropped, stays so. Tasks that a drop ratio leaves out
+// count as dropped; a ratio never falls, and its seed stays.
 type jobBook struct {
 	floor   float64 // as the job was accepted with
 	tasks   uint32  // as in its first early stop
@@ -108,8 +107,7 @@ func (j *judge) deflated(x *ledger.DeflateJob) {
 	j.w.hit("job_deflated")
 }
 
-// leftOut holds the drop ratio of one job of the log against its book, and is how many of
-// its tasks the ratio leaves out.
+// leftOut holds the drop ratio of one job of the log against its book, and is how many of its tasks the ratio leaves out.
 func (j *judge) leftOut(id string) int {
 	b, now, theta := j.jobs[id], j.state.Jobs[id].Deflation, 0.0
 	if b.ratio != nil {

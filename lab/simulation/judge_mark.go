@@ -8,8 +8,7 @@ import (
 	"headroom/ledger"
 )
 
-// marks are the names of everything a schedule counts. A run that never took
-// one of them proved nothing about it, so all are reported, also at zero.
+// marks are the names of everything that a schedule counts, also at zero: a run that never took one proved nothing about it.
 func marks() []string {
 	return strings.Fields(`
 	server_killed server_paused server_disk_frozen write_deadline_missed disk_slow unsynced_entries_lost node_killed node_paused

@@ -48,8 +48,7 @@ func (j *judge) recount() {
 	j.reserve()
 }
 
-// feed tracks which place the node really draws from: a node that is moved goes
-// over when it takes a target of its new place, and at once when it takes none.
+// feed tracks which place the node draws from: one that is moved goes over with a target of its new place, or at once without targets.
 func (j *judge) feed(k *charged, c ledger.Node) {
 	switch {
 	case k.feed < 0 || k.feed >= len(j.tree) || !c.Controlled || c.Released || c.Off != "" || !c.Admitted:
@@ -98,8 +97,7 @@ func (j *judge) placeOf(domain string) int {
 	return slices.IndexFunc(j.tree, func(p place) bool { return p.name == domain })
 }
 
-// reserve sums the charges: a node that was moved counts in both places, and once
-// above both. It holds them against what the ledger sums.
+// reserve sums the charges: a node that was moved counts in both places, and once above both. It holds them against what the ledger sums.
 func (j *judge) reserve() {
 	totals := j.state.Totals()
 	for at := range j.tree {
@@ -166,9 +164,8 @@ func (j *judge) headroom(domain string) units.Power {
 	return least
 }
 
-// weigh judges what a committed entry gave to whom (P1): where a domain is over
-// its budget, nothing is raised, admitted or let sprint, and charges grow by
-// evidence only. While the brake is set nothing is raised anywhere.
+// weigh judges what a committed entry gave to whom (P1): where a domain is over its budget, nothing is raised, admitted or let sprint, and
+// charges grow by evidence only. While the brake is set nothing is raised anywhere.
 func (j *judge) weigh(c ledger.Command, b before) {
 	told := j.told(c, b)
 	j.reach(b)
@@ -179,7 +176,8 @@ func (j *judge) weigh(c ledger.Command, b before) {
 		}
 		now, old := j.state.Nodes[n.spec.Node], b.nodes[n.spec.Node]
 		was, given, over := old.Charge(), given(old, now), j.overAbove(k.home)
-		grown := now.Charge() > max(was, told[n.spec.Node]) || over != nil && old.Name != "" && now.Charge() > 0 && !j.lies(j.placeOf(old.Domain), j.placeOf(over.name))
+		below := over == nil || j.lies(j.placeOf(old.Domain), j.placeOf(over.name))
+		grown := now.Charge() > max(was, told[n.spec.Node]) || !below && old.Name != "" && now.Charge() > 0
 		switch {
 		case over != nil && (grown || given):
 			j.broken("P1", "%s was raised (charge %v to %v, target %v to %v) while %s was %v over its budget",
@@ -196,8 +194,7 @@ func (j *judge) weigh(c ledger.Command, b before) {
 	}
 }
 
-// strangers is a domain at or above the place that is over its budget with the leases
-// of nodes that are missing from a recovered log; nil for none.
+// strangers is a domain at or above the place that is over its budget with the leases of nodes missing from a recovered log.
 func (j *judge) strangers(at int) *place {
 	for i, n := range j.w.nodes {
 		k := j.nodes[i]
@@ -227,9 +224,8 @@ func (j *judge) lose(s *ledger.State) {
 	}
 }
 
-// reach judges every charge that an entry has lowered against what may still come
-// true: a lease that was issued and that the node would take, did it arrive now. The
-// network may have kept it for that long (P4).
+// reach judges every charge that an entry has lowered against what may still come true: a lease that was issued and that the node would take,
+// did it arrive now. The network may have kept it for that long (P4).
 func (j *judge) reach(b before) {
 	for i, n := range j.w.nodes {
 		k := &j.nodes[i]
@@ -274,8 +270,7 @@ func given(old, now ledger.Node) bool {
 	return grantable(now) && now.Target > max(old.Target, least(old)) || now.Sprint != nil && old.Sprint == nil
 }
 
-// told is, for each node that the entry brings news of, the most that it can be
-// charged because of the news alone.
+// told is, for each node that the entry brings news of, the most that it can be charged because of the news alone.
 func (j *judge) told(c ledger.Command, b before) map[string]units.Power {
 	told := map[string]units.Power{}
 	switch {
@@ -297,7 +292,9 @@ func (j *judge) told(c ledger.Command, b before) map[string]units.Power {
 		told[x.Node] = most
 	}
 	for _, a := range c.Tick.Acks {
-		if n := j.w.nodeNamed(a.Node); n.hw.rival && a.Process == n.pid && n.sent[a.Number] > n.hw.raised && a.Effective >= n.hw.held && j.state.Nodes[a.Node].Process == a.Process {
+		n := j.w.nodeNamed(a.Node)
+		newer := a.Process == n.pid && n.sent[a.Number] > n.hw.raised && j.state.Nodes[a.Node].Process == a.Process
+		if n.hw.rival && newer && a.Effective >= n.hw.held {
 			j.of(n).told = true
 		}
 		told[a.Node] = max(told[a.Node], a.Effective, a.Stored)
@@ -305,8 +302,7 @@ func (j *judge) told(c ledger.Command, b before) map[string]units.Power {
 	return told
 }
 
-// look judges what the nodes hold now (P1, P4) and for how long (P2). It runs
-// after every event; the sums are made again when something has moved.
+// look judges after every event what the nodes hold now (P1, P4) and for how long (P2).
 func (j *judge) look() {
 	for i := range j.w.nodes {
 		j.overstays(i, stepEvery)
@@ -354,12 +350,9 @@ func (j *judge) look() {
 	}
 }
 
-// excused reports whether the node may hold more than it is charged for the moment:
-// it boots, which a boot reserve is for; another program has just raised its limit, and
-// the log has no record of it yet;
-// an operator has rightly reported it off and it is back unheard; or it was
-// removed and came back at once, so that what it was given before may still reach
-// it: those watts are unmanaged ones now.
+// excused reports whether the node may hold more than it is charged for the moment: it boots, which a boot reserve is for; another program
+// has just raised its limit, and the log has no record of it yet; an operator has rightly reported it off and it is back unheard; or it was
+// removed and came back at once, so that what it was given before may still reach it: those watts are unmanaged ones now.
 func (j *judge) excused(i int) bool {
 	n, k := j.w.nodes[i], j.nodes[i]
 	was := k.removed > 0 && (j.w.now-k.removed < j.w.longest*11/10 || n.pid == k.pid && k.leased < k.removed)

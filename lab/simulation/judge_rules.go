@@ -10,8 +10,7 @@ import (
 	"headroom/units"
 )
 
-// The numbers of the promises, written a second time: a judge that took them from the code
-// under test would move with a mistake there.
+// The numbers of the promises, written a second time: a judge that took them from the code under test would move with a mistake there.
 const (
 	// rho is by how much a clock may be off (P2).
 	rho = 0.01
@@ -37,8 +36,7 @@ func failSafe(n ledger.Node) units.Power {
 	return n.FailSafe
 }
 
-// least is the lowest cap that a node may be driven to: not below its fail-safe cap and
-// its floor, nor below what an operator has requested for it.
+// least is the lowest cap of a node: not below its fail-safe cap and its floor, nor below what an operator has requested for it.
 func least(n ledger.Node) units.Power {
 	low := max(failSafe(n), n.Floor)
 	if own := n.Settings.Min; own != nil {
@@ -58,8 +56,7 @@ func sprintOf(n ledger.Node) lease.Sprint {
 	return lease.Sprint{ID: n.Sprint.ID, Cap: n.Sprint.Cap, Duration: n.Sprint.Duration, Escrow: n.Sprint.Escrow}
 }
 
-// overstays judges whether a running node still holds a lease that must have
-// ended, on the slowest clock the design allows (P2). slack is its own loop.
+// overstays judges whether a running node holds a lease that has ended on the slowest clock (P2). slack is its own loop.
 func (j *judge) overstays(i int, slack time.Duration) {
 	n, k := j.w.nodes[i], &j.nodes[i]
 	most := k.latest + slowest(slack) + time.Microsecond
@@ -82,9 +79,8 @@ func (j *judge) of(n *node) *charged { return &j.nodes[j.index(n)] }
 // lease judges the holder right after it received the time.
 func (j *judge) lease(n *node) { j.overstays(j.index(n), 0) }
 
-// took judges a grant that a node has taken, where before was its newest.
-// One that has lost its state directory may meet servers that were begun again by
-// a slow clock, whose incarnation is lower: none is left that has a higher one.
+// took judges a grant that a node has taken, where before was its newest. One that has lost its state directory may meet servers that were
+// begun again by a slow clock, whose incarnation is lower: none is left that has a higher one.
 func (j *judge) took(n *node, g lease.Grant, before lease.Stamp) {
 	k := j.of(n)
 	anew := k.forgot && g.Stamp.Epoch.Incarnation != k.stamp.Epoch.Incarnation
@@ -116,12 +112,10 @@ func (j *judge) took(n *node, g lease.Grant, before lease.Stamp) {
 	j.w.watchdog(n, k)
 }
 
-// cutWithin is how long a powerd may take to write a lower cap that has reached it,
-// whatever its disk does.
+// cutWithin is how long a powerd may take to write a lower cap that has reached it, whatever its disk does.
 const cutWithin = 600 * time.Millisecond
 
-// arrives plans to look whether a lower cap that has reached a node is carried out,
-// stored or not (P5).
+// arrives plans to look whether a lower cap that has reached a node is carried out, stored or not (P5).
 func (j *judge) arrives(n *node, g lease.Grant) {
 	most, at, pid := max(g.Cap, g.Sprint.Cap, n.disk.FailSafe), j.w.now, n.pid
 	if most >= n.hw.want || !n.spec.Controlled || !n.wouldTake(g) {
@@ -176,9 +170,8 @@ type gift struct {
 	sprint lease.Sprint
 }
 
-// cut judges that a budget that was cut lowers every node that can be reached, in
-// the same entry, as far as it takes (P5): where the domain stays too full even
-// once they all have obeyed, each of them is at its least.
+// cut judges that a budget that was cut lowers every node that can be reached, in the same entry, as far as it takes (P5): where the domain
+// stays too full even once they all have obeyed, each of them is at its least.
 func (j *judge) cut(c ledger.Command, b before) {
 	if c.Budget == nil {
 		return
@@ -269,8 +262,7 @@ func (j *judge) clock(c ledger.Command, b before) {
 	}
 }
 
-// brake judges that nothing is lifted but what an operator has named, and nothing
-// before it was set.
+// brake judges that nothing is lifted but what an operator has named, and nothing before it was set.
 func (j *judge) brake() {
 	now := j.state.Brake.Lifted
 	if now > j.lifted && (!j.mayLift[now] || now > j.w.braked) {
@@ -297,8 +289,7 @@ func (j *judge) lookBraked(i int) {
 	}
 }
 
-// braked plans to look whether a brake that is set now reaches every node that
-// can be reached: 2 s, and what the last messages of it take.
+// braked plans to look whether a brake that is set now reaches every node that can be reached: 2 s, and what the last messages of it take.
 func (j *judge) braked(generation uint64, at *process) {
 	began := j.w.now
 	j.w.add(brakeWithin+20*time.Millisecond, func() {

@@ -9,8 +9,7 @@ import (
 	"headroom/units"
 )
 
-// sprintJudge keeps the books of all sprints a second time, from what the nodes
-// really draw (P8).
+// sprintJudge keeps the books of all sprints a second time, from what the nodes really draw (P8).
 type sprintJudge struct {
 	open    map[string]*sprint
 	pots    map[potKey]pot
@@ -54,8 +53,7 @@ type stint struct {
 	left      bool          // the node was gone before it had proved to be back at its base
 }
 
-// restored begins with a recovered state: the books of before are closed, and of the pots,
-// which a snapshot had, only debt stays.
+// restored begins with a recovered state: the books of before are closed, and of the pots, which a snapshot had, only debt stays.
 func (k *sprintJudge) restored(s *ledger.State, pots map[potKey]pot) {
 	for id := range k.open {
 		k.old[id] = true
@@ -63,13 +61,6 @@ func (k *sprintJudge) restored(s *ledger.State, pots map[potKey]pot) {
 	k.open, k.pots, k.elapsed, k.passed, k.ticked = map[string]*sprint{}, map[potKey]pot{}, s.Elapsed, s.Passed, 0
 	for key, p := range pots {
 		k.pots[key] = pot{min(0, p.most), p.slack}
-	}
-}
-
-// led notes when a leadership begins.
-func (k *sprintJudge) led(key epochKey, now time.Duration) {
-	if _, again := k.began[key]; !again {
-		k.began[key] = now
 	}
 }
 
@@ -83,8 +74,7 @@ func (j *judge) drew(n *node, p units.Power, d time.Duration) {
 	x.joules += max(0, (min(p, x.cap)-x.base).Watts()) * d.Seconds() // what stands above the sprint is not of the sprint
 }
 
-// turned learns that powerd has decided: it may have begun a sprint. One is over
-// once the hardware holds no more than the base.
+// turned learns that powerd has decided: it may have begun a sprint. One is over once the hardware holds no more than the base.
 func (j *judge) turned(n *node) {
 	if n.exchange == nil {
 		return // it has not started yet
@@ -165,8 +155,7 @@ func (j *judge) pots() (keys []potKey) {
 	return keys
 }
 
-// gaps notes what time between two leaders the ledger could not account for: the next one
-// may learn of the last tick long after it was made, by a wall clock that is slow.
+// gaps notes the time between two leaders that the ledger could not account for: the wall clock of the next one may be slow.
 func (k *sprintJudge) gaps(j *judge, c ledger.Command) {
 	if c.Lead == nil && c.Tick == nil {
 		return
@@ -230,8 +219,7 @@ func part(d ledger.Domain, class string) float64 {
 	return d.Sprint.Shares[class]
 }
 
-// beside judges that a domain grants no sprint while a node of one that has ended is
-// still above its base.
+// beside judges that a domain grants no sprint while a node of one that has ended is still above its base.
 func (k *sprintJudge) beside(j *judge, x *ledger.GrantSprint) {
 	for i := range j.nodes {
 		now := j.nodes[i].stint
@@ -245,9 +233,8 @@ func (k *sprintJudge) beside(j *judge, x *ledger.GrantSprint) {
 	}
 }
 
-// leave notes the nodes that an entry takes for gone, or for holding no cap, before
-// they have proved to be back from a sprint: what they went on to draw is unknown, so
-// no less than the escrow is spent.
+// leave notes the nodes that an entry takes for gone, or for holding no cap, before they have proved to be back from a sprint: what they went
+// on to draw is unknown, so no less than the escrow is spent.
 func (k *sprintJudge) leave(j *judge, b before) {
 	for name, was := range b.nodes {
 		p := k.open[was.Owes]
@@ -279,9 +266,8 @@ func (k *sprintJudge) grant(j *judge, x *ledger.GrantSprint) {
 	j.w.hit("sprint_granted")
 }
 
-// close takes back what was not drawn. Every node that is still the cluster's is
-// back at its base by now. Of a node that has not reported what it drew at least the whole
-// escrow is spent, and more where it drew more.
+// close takes back what was not drawn. Every node that is still the cluster's is back at its base by now. Of a node that has not reported
+// what it drew at least the whole escrow is spent, and more where it drew more.
 func (k *sprintJudge) close(j *judge, id string, p *sprint) {
 	delete(k.open, id)
 	j.w.hit("sprint_closed")

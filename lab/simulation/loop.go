@@ -1,9 +1,10 @@
 package simulation
 
 import (
-	"container/heap"
+	"cmp"
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -14,58 +15,40 @@ type event struct {
 	do    func()
 }
 
-// queue is a heap of events by time; of two at one moment, what was planned first happens first.
-type queue []*event
-
-func (q queue) Len() int      { return len(q) }
-func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q queue) Less(i, j int) bool {
-	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].order < q[j].order
-}
-
-// Push is of container/heap.
-func (q *queue) Push(x any) {
-	e, _ := x.(*event)
-	*q = append(*q, e)
-}
-
-// Pop is of container/heap.
-func (q *queue) Pop() any {
-	last := len(*q) - 1
-	e := (*q)[last]
-	(*q)[last], *q = nil, (*q)[:last]
-	return e
-}
-
 // loop is the event loop.
 type loop struct {
 	now    time.Duration
 	order  uint64
-	events queue
+	events []event // the earliest last; of two at one moment, what was planned first happens first
 	ran    uint64
 }
 
 // add plans do for d from now; a negative d counts as none.
 func (l *loop) add(d time.Duration, do func()) {
 	l.order++
-	heap.Push(&l.events, &event{at: l.now + max(0, d), order: l.order, do: do})
+	e := event{at: l.now + max(0, d), order: l.order, do: do}
+	i, _ := slices.BinarySearchFunc(l.events, e, func(a, b event) int {
+		return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(b.order, a.order))
+	})
+	l.events = slices.Insert(l.events, i, e)
 }
 
 // next runs the earliest event, and reports false when none is left before end.
 func (l *loop) next(end time.Duration) bool {
-	if len(l.events) == 0 || l.events[0].at > end {
+	last := len(l.events) - 1
+	if last < 0 || l.events[last].at > end {
 		return false
 	}
-	first, _ := heap.Pop(&l.events).(*event)
+	first := l.events[last]
+	l.events = slices.Delete(l.events, last, last+1)
 	l.now = first.at
 	l.ran++
 	first.do()
 	return true
 }
 
-// process is one process of the cluster, as far as the loop is concerned: it
-// may be down, and it may be paused (stopped, or its machine asleep), in which
-// case what would happen to it happens when it runs again.
+// process is one process of the cluster, as far as the loop is concerned: it may be down, and it may be paused (stopped, or its machine
+// asleep), in which case what would happen to it happens when it runs again.
 type process struct {
 	name    string
 	address int // place in the network
@@ -105,8 +88,7 @@ func (w *world) enter(p *process, do func()) {
 	}
 }
 
-// resume lets the process run on: what waited happens now, in the order it
-// came, or jumbled where the schedule reorders.
+// resume lets the process run on: what waited happens now, in the order it came, or jumbled where the schedule reorders.
 func (w *world) resume(p *process) {
 	w.tracef("%s runs on", p.name)
 	waiting := p.backlog

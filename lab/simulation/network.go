@@ -22,8 +22,7 @@ type network struct {
 	heals   int               // counts the times everything was healed
 }
 
-// drawNetwork draws what the network does to messages. All is drawn in any case,
-// so that a class that is turned off moves no other chance.
+// drawNetwork draws what the network does to messages. All is drawn in any case, so that a class that is turned off moves no other chance.
 func (w *world) drawNetwork() {
 	r := w.random("network", 0)
 	n := &network{
@@ -38,9 +37,8 @@ func (w *world) drawNetwork() {
 	w.net = n
 }
 
-// send carries a message: arrive runs inside the receiver, if it ever arrives.
-// A message to a process that has been restarted meanwhile arrives at the new
-// one, which must detect that itself.
+// send carries a message: arrive runs inside the receiver, if it ever arrives. A message to a process that has been restarted meanwhile
+// arrives at the new one, which must detect that itself.
 func (w *world) send(from, to *process, arrive func()) {
 	n, r := w.net, w.net.random[from.address]
 	lost, doubled := r.chance(n.loss), r.chance(n.double)

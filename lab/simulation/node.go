@@ -81,8 +81,7 @@ func (w *world) newNode(i int) *node {
 	return n
 }
 
-// configure draws what an operator may write into the node's configuration;
-// rated watts and floor are physics and stay.
+// configure draws what an operator may write into the node's configuration; rated watts and floor are physics and stay.
 func (n *node) configure(r random) {
 	n.spec.FailSafe = n.spec.Floor + r.watts(0, 30)
 	n.spec.Max = min(n.spec.Rated, n.spec.FailSafe+r.watts(20, 150))
@@ -102,9 +101,8 @@ func (n *node) now() lease.Instant {
 	return lease.Instant{Boot: boot, Awake: boot - slept}
 }
 
-// boot starts powerd: it adopts what is on disk and writes the fail-safe cap it
-// has stored, or the lowest that it can hold when it remembers nothing: a
-// fail-safe cap that only its configuration has is not committed yet.
+// boot starts powerd: it adopts what is on disk and writes the fail-safe cap it has stored, or the lowest that it can hold when it remembers
+// nothing: a fail-safe cap that only its configuration has is not committed yet.
 func (n *node) boot() {
 	n.w.start(&n.process)
 	n.pid = n.random.Uint64() | 1
@@ -220,24 +218,20 @@ func (n *node) carryOut(outputs []lease.Output) {
 				n.w.tracef("%s took %v of %v", n.name, o.Grant.Cap, o.Grant.Stamp)
 			}
 		case lease.Refused:
-			n.w.hit(refusalMark(o.Err))
+			for why, mark := range map[error]string{
+				lease.ErrOtherProcess: "grant_for_other_process", lease.ErrStale: "grant_stale",
+				lease.ErrRanOut: "grant_too_late", lease.ErrBraked: "grant_under_brake",
+			} {
+				if errors.Is(o.Err, why) {
+					n.w.hit(mark)
+				}
+			}
 		case lease.Lost:
-			n.w.hit(cmp.Or(map[lease.Ended]string{lease.Suspended: "lease_ended_by_suspend", lease.Braked: "lease_ended_by_brake"}[o.Why], "lease_ran_out"))
+			marks := map[lease.Ended]string{lease.Suspended: "lease_ended_by_suspend", lease.Braked: "lease_ended_by_brake"}
+			n.w.hit(cmp.Or(marks[o.Why], "lease_ran_out"))
 			n.w.tracef("%s to fail-safe %v: %v", n.name, n.exchange.Memory().FailSafe, o.Why)
 		}
 	}
-}
-
-// refusalMark counts a grant that a node refused.
-func refusalMark(err error) string {
-	for why, mark := range map[error]string{
-		lease.ErrOtherProcess: "grant_for_other_process", lease.ErrStale: "grant_stale", lease.ErrRanOut: "grant_too_late", lease.ErrBraked: "grant_under_brake",
-	} {
-		if errors.Is(err, why) {
-			return mark
-		}
-	}
-	return "grant_refused_otherwise"
 }
 
 // beat is the heartbeat of each second.
@@ -268,7 +262,7 @@ func (n *node) report() {
 
 // granted is a lease arriving.
 func (n *node) granted(from *server, g lease.Grant) {
-	n.leader = from.id
+	n.leader = from.address
 	if n.exchange.Leaving() {
 		n.w.hit("grant_while_leaving")
 	} else {
@@ -276,12 +270,6 @@ func (n *node) granted(from *server, g lease.Grant) {
 		n.w.judge.arrives(n, g)
 	}
 	n.carryOut(n.exchange.Grant(g, n.now()))
-}
-
-// waits is the leader's message that the node is granted no lease yet.
-func (n *node) waits(from *server, lifted uint64) {
-	n.leader = from.id
-	n.exchange.Waits(lifted)
 }
 
 // wouldTake reports whether the node would take the grant, did it arrive now.
@@ -297,8 +285,7 @@ func (n *node) store(m lease.Memory) {
 	})
 }
 
-// hardware is what a node's machine is beneath powerd: the limit that it holds,
-// what its work would draw, and the energy that it has drawn.
+// hardware is what a node's machine is beneath powerd: the limit that it holds, what its work would draw, and the energy that it has drawn.
 type hardware struct {
 	held    units.Power  // the limit in force: what the node may draw now
 	want    units.Power  // the limit last written
@@ -329,8 +316,7 @@ func (n *node) draw() units.Power {
 	return min(n.hw.held, n.hw.load)
 }
 
-// integrate counts what was drawn until now. It comes before every change of
-// what is drawn.
+// integrate counts what was drawn until now. It comes before every change of what is drawn.
 func (n *node) integrate() {
 	d := n.w.now - n.hw.since
 	n.hw.since = n.w.now
@@ -341,8 +327,7 @@ func (n *node) integrate() {
 	n.w.judge.drew(n, n.draw(), d)
 }
 
-// write puts a limit into hardware. A higher one may be in force at once; a
-// lower one is in force some time later.
+// write puts a limit into hardware. A higher one may be in force at once; a lower one is in force some time later.
 func (n *node) write(p units.Power) {
 	n.hw.want = p
 	if !n.spec.Controlled {
@@ -383,8 +368,7 @@ func (n *node) settle(p units.Power) {
 	}
 }
 
-// lose is the moment at which the machine forgets its limit: it draws whatever
-// it can, until the next one is verified.
+// lose is the moment at which the machine forgets its limit: it draws whatever it can, until the next one is verified.
 func (n *node) lose() {
 	n.integrate()
 	n.hw.writing++
@@ -425,10 +409,9 @@ func (n *node) writeDelay() time.Duration {
 	return max(d, n.hw.stuck-w.now)
 }
 
-// watchdog lets what a domain with lost-charge fail-safe trusts in come true at
-// the very last moment: the lease that has just been taken is over, and within
-// the settle time the node has been brought to its fail-safe cap. One without a lease has
-// been by the settle time after it stopped.
+// watchdog lets what a domain with lost-charge fail-safe trusts in come true at the very last moment: the lease that has just been taken is
+// over, and within the settle time the node has been brought to its fail-safe cap. One without a lease has been by the settle time after it
+// stopped.
 func (w *world) watchdog(n *node, k *charged) {
 	if !w.on["lost-charge"] {
 		return

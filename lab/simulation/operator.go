@@ -12,40 +12,27 @@ import (
 	"headroom/units"
 )
 
-// order is a request of an operator, repeated under the same
-// id until it is answered.
+// order is a request of an operator, repeated under the same id until it is answered.
 type order struct {
-	id   string
-	what string
-	// set completes the command, make does so on the state of the leader that carries it out;
-	// both are nil for a read.
-	set  func(*ledger.Command)
-	make func(leader.View, *ledger.Command) error
-	// actor is who makes the request; "operator" where it is empty.
-	actor string
-	// after, when set, learns of the answer.
-	after func(error)
-	// check, when set, is the revision that the operator has planned on.
-	check  *uint64
+	id     string
+	what   string
+	actor  string                                   // who makes the request; "operator" where it is empty
+	set    func(*ledger.Command)                    // completes the command
+	make   func(leader.View, *ledger.Command) error // does so on the state of the leader that carries it out; a read has neither
+	after  func(error)                              // when set, learns of the answer
+	check  *uint64                                  // when set, is the revision that the operator has planned on
 	force  bool
 	leaver *node // set when it is this node's request to be released
+	group  int   // beginning of the servers in which it was made
+	done   bool
+	tries  int
 
-	group int // beginning of the servers in which it was made
-	done  bool
-	tries int
-
-	// For the history: what was requested and what was seen.
-	input any
+	input any // for the history: what was requested, and the number of the operation
 	op    int
 }
 
 // errNothingToDo answers an order that no longer makes sense.
 var errNothingToDo = errors.New("nothing to do")
-
-const (
-	orderPause = 3 * time.Second
-	orderTries = 5
-)
 
 // ask gives the order a number and hands it to a server.
 func (w *world) ask(o *order) {
@@ -59,10 +46,9 @@ func (w *world) ask(o *order) {
 	w.askAgain(o)
 }
 
-// askAgain hands the order to a server that takes itself for the leader. An
-// order that was sent to servers that were begun again since is given up.
+// askAgain hands the order to a server that takes itself for the leader, until the servers are begun again.
 func (w *world) askAgain(o *order) {
-	if o.done || o.tries >= orderTries || o.group != w.group {
+	if o.done || o.tries >= 5 || o.group != w.group {
 		return
 	}
 	if o.tries++; o.tries > 1 {
@@ -74,7 +60,7 @@ func (w *world) askAgain(o *order) {
 		s := pick(r, leads)
 		w.add(delay, func() { w.enter(&s.process, func() { s.ordered(o) }) })
 	}
-	w.add(orderPause, func() { w.askAgain(o) })
+	w.add(3*time.Second, func() { w.askAgain(o) })
 }
 
 // answered is the answer reaching the operator.
@@ -94,14 +80,6 @@ func (w *world) answered(o *order, output any, err error) {
 
 // seen is the power tree as operators see it.
 func (w *world) seen() *ledger.State { return w.judge.state }
-
-// some is one of what the log has, in order of names; false while it has none.
-func some[V any](r random, list map[string]V) (V, bool) {
-	if len(list) == 0 {
-		return *new(V), false
-	}
-	return list[pick(r, sortedKeys(list))], true
-}
 
 func pick[T any](r random, list []T) T { return list[r.IntN(len(list))] }
 
@@ -123,11 +101,7 @@ func (w *world) someBudget(r random, d ledger.Domain) units.Power {
 	return min(max(units.Watt, to), d.Usable())
 }
 
-func (w *world) orderBudget(r random) {
-	d, ok := some(r, w.seen().Domains)
-	if !ok {
-		return
-	}
+func (w *world) orderBudget(r random, d ledger.Domain) {
 	o := &order{what: "budget", force: r.chance(0.3)}
 	if r.chance(0.2) {
 		revision := w.seen().PowerRevision
@@ -146,11 +120,7 @@ func (w *world) askBudget(o *order, d ledger.Domain, to units.Power, until int64
 }
 
 // orderTimed requests a budget that comes back by the clock, or a schedule.
-func (w *world) orderTimed(r random) {
-	d, ok := some(r, w.seen().Domains)
-	if !ok {
-		return
-	}
+func (w *world) orderTimed(r random, d ledger.Domain) {
 	to, name := w.someBudget(r, d), fmt.Sprintf("s%d", r.IntN(2))
 	switch r.IntN(5) {
 	case 0:
@@ -171,11 +141,7 @@ func (w *world) orderTimed(r random) {
 }
 
 // orderDomain changes the settings of a domain, or adds or removes one.
-func (w *world) orderDomain(r random) {
-	d, ok := some(r, w.seen().Domains)
-	if !ok {
-		return
-	}
+func (w *world) orderDomain(r random, d ledger.Domain) {
 	set, extra := &ledger.SetDomain{Name: d.Name}, fmt.Sprintf("rack/x%d", r.IntN(2))
 	switch r.IntN(6) {
 	case 0:
@@ -201,11 +167,7 @@ func (w *world) orderDomain(r random) {
 }
 
 // orderSettings changes the operators' settings of a node, or takes them back.
-func (w *world) orderSettings(r random) {
-	n, ok := some(r, w.seen().Nodes)
-	if !ok {
-		return
-	}
+func (w *world) orderSettings(r random, n ledger.Node) {
 	x := n.Settings
 	switch r.IntN(6) {
 	case 0:
@@ -226,34 +188,25 @@ func (w *world) askSettings(node string, x ledger.Settings) {
 	w.ask(&order{what: "settings", set: func(c *ledger.Command) { c.Node = &ledger.SetNode{Node: node, Settings: x} }})
 }
 
-func (w *world) orderMove(r random) {
-	n, ok := some(r, w.seen().Nodes)
-	d, _ := some(r, w.seen().Domains)
-	if ok {
-		w.ask(&order{what: "move", set: func(c *ledger.Command) { c.Move = &ledger.MoveNode{Node: n.Name, To: d.Name} }})
-	}
+func (w *world) orderMove(r random, n ledger.Node) {
+	to := pick(r, sortedKeys(w.seen().Domains))
+	w.ask(&order{what: "move", set: func(c *ledger.Command) { c.Move = &ledger.MoveNode{Node: n.Name, To: to} }})
 }
 
-func (w *world) orderDrain(r random) {
-	if n, ok := some(r, w.seen().Nodes); ok {
-		resume := n.Drained || r.chance(0.2)
-		w.ask(&order{what: "drain", set: func(c *ledger.Command) { c.Drain = &ledger.DrainNode{Node: n.Name, Resume: resume} }})
-	}
+func (w *world) orderDrain(r random, n ledger.Node) {
+	resume := n.Drained || r.chance(0.2)
+	w.ask(&order{what: "drain", set: func(c *ledger.Command) { c.Drain = &ledger.DrainNode{Node: n.Name, Resume: resume} }})
 }
 
-// orderRemove takes a node out of the cluster without a word on whether it is off:
-// one that does not run, if there is one, since others are refused.
-func (w *world) orderRemove(r random) {
-	n, ok := some(r, w.seen().Nodes)
+// orderRemove takes a node out of the cluster without a word on whether it is off: one that does not run, or it is refused.
+func (w *world) orderRemove(_ random, n ledger.Node) {
 	for _, x := range w.nodes {
 		if known, there := w.seen().Nodes[x.spec.Node]; there && !x.up {
 			n = known
 			break
 		}
 	}
-	if ok {
-		w.ask(&order{what: "remove", make: leader.Remove(n.Name, false)})
-	}
+	w.ask(&order{what: "remove", make: leader.Remove(n.Name, false)})
 }
 
 func (w *world) orderPolicy(r random) {
@@ -265,11 +218,7 @@ func (w *world) orderPolicy(r random) {
 func (w *world) orderRead(random) { w.ask(&order{what: "read", input: readInput{}}) }
 
 // orderSprint requests a sprint budget, a sprint, or the end of one.
-func (w *world) orderSprint(r random) {
-	d, ok := some(r, w.seen().Domains)
-	if !ok {
-		return
-	}
+func (w *world) orderSprint(r random, d ledger.Domain) {
 	switch kind := r.IntN(10); {
 	case d.Sprint == nil || kind == 0:
 		w.askSprintBudget(r, d)
@@ -296,16 +245,11 @@ func (w *world) askPot(x *ledger.SetSprintBudget) {
 }
 
 func (w *world) cancelSprint(r random) {
-	var open []string
-	for _, p := range w.seen().SprintsByTime() {
-		if p.Open() {
-			open = append(open, p.ID)
-		}
-	}
+	open := slices.DeleteFunc(w.seen().SprintsByTime(), func(p ledger.Sprint) bool { return !p.Open() })
 	if len(open) == 0 {
 		return
 	}
-	x := &ledger.EndSprint{ID: pick(r, open), Why: "cancelled"}
+	x := &ledger.EndSprint{ID: pick(r, open).ID, Why: "cancelled"}
 	w.ask(&order{what: "end-sprint", input: sprintInput{id: x.ID}, set: func(c *ledger.Command) { c.EndSprint = x }})
 }
 
@@ -327,13 +271,12 @@ func (w *world) askSprint(r random, d ledger.Domain) {
 			more = min(more, w.judge.headroom(n.Domain)/units.Power(len(nodes)))
 		}
 	}
-	if more < 2*units.Watt || len(nodes) == 0 {
-		return
-	}
 	for _, n := range nodes {
 		x.Caps = append(x.Caps, ledger.Target{Node: n.Name, Cap: min(n.Rated, n.Target+more)})
 	}
-	w.askGrant(x)
+	if more >= 2*units.Watt && len(nodes) > 0 {
+		w.askGrant(x)
+	}
 }
 
 // askGrant requests a sprint, which is named after the order.
@@ -346,15 +289,11 @@ func (w *world) askGrant(x *ledger.GrantSprint) {
 	w.ask(o)
 }
 
-// jobsAtOnce is how many jobs a scheduler has running at most.
-const jobsAtOnce = 3
-
-// orderJob is what a scheduler and the job loop request: a job with a floor, its
-// uncapped finish time, an early stop, tasks dropped or the end. All is requested again
-// while no answer comes, and an old request may be repeated much later.
+// orderJob is what a scheduler and the job loop request: a job with a floor, its uncapped finish time, an early stop, tasks dropped or the
+// end. All is requested again while no answer comes, and an old request may be repeated much later.
 func (w *world) orderJob(r random) {
 	running := w.runningJobs()
-	if len(running) == 0 || len(running) < jobsAtOnce && r.chance(0.2) {
+	if len(running) == 0 || len(running) < 3 && r.chance(0.2) {
 		w.orderNewJob(r)
 		return
 	}
@@ -387,8 +326,7 @@ func (w *world) runningJobs() (running []string) {
 	return running
 }
 
-// orderDeflation is what a scheduler requests before it starts a job, and the arbiter
-// later: a drop ratio, at times beyond the floor, lower than before or by another seed.
+// orderDeflation requests a drop ratio, at times beyond the floor, lower than before or by another seed.
 func (w *world) orderDeflation(r random) {
 	running := w.runningJobs()
 	if len(running) == 0 {
@@ -427,8 +365,7 @@ func jobTasks(id string) uint32 {
 // a drop ratio too; of others the ratio leaves tasks out beside those that are recorded.
 func namesDrops(id string) bool { return jobTasks(id)%2 == 0 }
 
-// orderDrops requests that some tasks be dropped, at times those requested before,
-// out of order.
+// orderDrops requests that some tasks be dropped, at times those requested before, out of order.
 func (w *world) orderDrops(r random, id string) {
 	tasks := int(jobTasks(id))
 	first := r.IntN(tasks)

@@ -4,13 +4,11 @@ import (
 	"slices"
 	"time"
 
-	"headroom/ledger"
 	"headroom/units"
 )
 
-// loseQuorum destroys the disks of the servers. An operator begins them again from
-// some snapshot that was put aside: what was committed after it is not known any
-// more, while nodes still hold leases of it.
+// loseQuorum destroys the disks of the servers. An operator begins them again from some snapshot that was put aside: what was committed after
+// it is not known any more, while nodes still hold leases of it.
 func (w *world) loseQuorum(r random) {
 	if len(w.saves) == 0 || w.restoring {
 		return
@@ -37,11 +35,7 @@ func (w *world) beginAnew(from saved, wrong, after time.Duration) {
 // restore is `member recover` from a snapshot: a new incarnation begins, with the budgets as
 // they are in force. wrong is by how much the clock of the machine is slow that it is done on.
 func (w *world) restore(from saved, wrong time.Duration) {
-	s, err := ledger.Restore(from.data)
-	if err != nil {
-		w.judge.broken("ledger", "a snapshot cannot be restored: %v", err)
-		return
-	}
+	s := w.judge.restore(from.data)
 	budgets := map[string]units.Power{}
 	for name, d := range s.Domains {
 		budgets[name] = d.Budget
@@ -59,7 +53,7 @@ func (w *world) restore(from saved, wrong time.Duration) {
 	w.group++
 	w.restoring = false
 	w.happens("incarnation_begun", "begun anew from a snapshot of beginning %d, incarnation %d", from.group, s.Epoch.Incarnation)
-	w.judge.restored(data, from.pots)
+	w.judge.restored(w.judge.restore(data), from.pots)
 	w.saves = append(w.saves, saved{w.group, from.data, from.pots})
 	for _, x := range w.servers {
 		x.group, x.term, x.voted = w.group, 0, nobody
@@ -68,13 +62,11 @@ func (w *world) restore(from saved, wrong time.Duration) {
 	}
 }
 
-// afterDark is by how much a schedule is longer in which the site goes dark: all have
-// come back by then, and been elected, heard and granted again.
+// afterDark is by how much a schedule is longer in which the site goes dark: all have come back and are granted again by then.
 const afterDark = 45 * time.Second
 
-// darken is the loss of the site's power: every server and every node at once. What
-// was not synced is lost, clocks start again, wall clocks jump, some disks do not come
-// back, and the machines return in any order. Once in a schedule.
+// darken is the loss of the site's power: every server and every node at once. What was not synced is lost, clocks start again, wall clocks
+// jump, some disks do not come back, and the machines return in any order. Once in a schedule.
 func (w *world) darken(r random) {
 	if w.dark || w.restoring {
 		return
@@ -106,8 +98,7 @@ func (w *world) darken(r random) {
 	}
 }
 
-// loseDisks are the places of the servers whose disks do not come back. Where a
-// majority is gone there must be a snapshot to begin again from.
+// loseDisks are the servers whose disks do not come back: a majority only where there is a snapshot to begin again from.
 func (w *world) loseDisks(r random) []int {
 	share := []float64{0.2, 0.35, 0.7}[r.IntN(3)]
 	var lost []int
@@ -122,8 +113,7 @@ func (w *world) loseDisks(r random) []int {
 	return lost
 }
 
-// loseDisk leaves a server nothing. It must not vote before it has been replaced:
-// what it has promised is forgotten.
+// loseDisk leaves a server nothing. It must not vote before it has been replaced: what it has promised is forgotten.
 func (s *server) loseDisk() {
 	s.w.happens("disk_gone", "the disk of %s is gone", s.name)
 	s.gone = true
@@ -132,8 +122,7 @@ func (s *server) loseDisk() {
 	s.w.replaceWhenLed(s)
 }
 
-// replaceWhenLed is an operator who replaces a server without a disk, once the others
-// have a leader: the new one starts from what that has committed.
+// replaceWhenLed is an operator who replaces a server without a disk by one that starts from what the leader has committed.
 func (w *world) replaceWhenLed(s *server) {
 	group := s.group
 	w.add(time.Second, func() {
@@ -143,7 +132,7 @@ func (w *world) replaceWhenLed(s *server) {
 		for _, l := range w.servers {
 			if l.up && !l.paused && l.role == leading && l.lead != nil && l.lead.leader.Began() && l.group == group {
 				w.hit("server_replaced")
-				s.gone, s.term, s.voted = false, l.term, l.id
+				s.gone, s.term, s.voted = false, l.term, l.address
 				s.log, s.durable = slices.Clone(l.log[:l.commit+1]), l.commit
 				s.snapshot, s.snapAt = l.snapshot, l.snapAt
 				s.boot()

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,73 +15,47 @@ import (
 
 // Options configure a run.
 type Options struct {
-	// Schedules is the number of schedules to run.
-	Schedules int
-	// Seed of the first; the others' are derived from it.
-	Seed uint64
-	// Span is the virtual time of each schedule.
-	Span time.Duration
-	// Sabotage by name: the run ends with the first schedule that finds it.
-	Sabotage string
-	// Trace, when set, gets a line for each thing that happens. Schedules then run
-	// one after another.
-	Trace io.Writer
+	Schedules int           // how many to run
+	Seed      uint64        // of the first; the others' are derived from it
+	Span      time.Duration // virtual time of each schedule
+	Sabotage  string        // by name: the run ends with the first schedule that finds it
+	Trace     io.Writer     // when set, gets a line for each thing that happens; schedules then run one after another
 }
 
-// Schedule names one schedule exactly: the same schedule gives the same events,
-// byte for byte, on every machine.
+// Schedule names one schedule exactly: the same schedule gives the same events, byte for byte, on every machine.
 type Schedule struct {
-	// Seed of everything that is drawn.
-	Seed uint64 `json:"seed"`
-	// SpanMS is its virtual time, milliseconds.
-	SpanMS int64 `json:"span_ms"`
-	// Only are the classes of faults it has; null: as drawn.
-	Only []string `json:"only"`
-	// Keep are the occurrences that happen; null: all.
-	Keep []string `json:"keep"`
-	// Sabotage that it runs with.
-	Sabotage string `json:"sabotage,omitempty"`
-	// Promise that it breaks, or broke once.
-	Promise string `json:"promise,omitempty"`
-	// What was broken, in words with the numbers.
-	What string `json:"what,omitempty"`
+	Seed     uint64   `json:"seed"`               // of everything that is drawn
+	SpanMS   int64    `json:"span_ms"`            // virtual time, milliseconds
+	Only     []string `json:"only"`               // classes of faults it has; null: as drawn
+	Keep     []string `json:"keep"`               // occurrences that happen; null: all
+	Sabotage string   `json:"sabotage,omitempty"` // that it runs with
+	Promise  string   `json:"promise,omitempty"`  // that it breaks, or broke once
+	What     string   `json:"what,omitempty"`     // was broken, in words with the numbers
 }
 
 // Violation is one broken promise.
 type Violation struct {
-	// Promise is P1 to P5, P8, P9, "brake", or "ledger", "consensus", "recovery" for
-	// what the promises rest on.
-	Promise string `json:"promise"`
-	// Seed replays the schedule alone.
-	Seed uint64 `json:"seed"`
-	// At is the virtual time, seconds.
-	At float64 `json:"at_s"`
-	// What happened, in words with the numbers.
-	What string `json:"what"`
+	Promise string  `json:"promise"` // P1 to P5, P8, P9, brake; or ledger, consensus, recovery for what they rest on
+	Seed    uint64  `json:"seed"`    // replays the schedule alone
+	At      float64 `json:"at_s"`    // virtual time, seconds
+	What    string  `json:"what"`    // happened, in words with the numbers
 }
 
 // Report is the result of a run.
 type Report struct {
-	// Seed of the first schedule.
-	Seed uint64 `json:"seed"`
-	// Sabotage is empty unless one was requested.
-	Sabotage string `json:"sabotage,omitempty"`
-	// Schedules and Events that were run.
-	Schedules int    `json:"schedules"`
-	Events    uint64 `json:"events"`
-	// Violations, in the order they were found: of each schedule the first of each promise.
-	Violations []Violation `json:"violations"`
-	// Shrunk is the least schedule that still shows the first violation; nil without one.
-	Shrunk *Schedule `json:"shrunk,omitempty"`
-	// FaultsHit counts how often each fault, and each rare path, was taken.
-	FaultsHit map[string]int `json:"faults_hit"`
+	Seed       uint64         `json:"seed"` // of the first schedule
+	Sabotage   string         `json:"sabotage,omitempty"`
+	Schedules  int            `json:"schedules"`
+	Events     uint64         `json:"events"`
+	Violations []Violation    `json:"violations"`       // in the order they were found: of each schedule the first of each promise
+	Shrunk     *Schedule      `json:"shrunk,omitempty"` // the least schedule that still shows the first violation
+	FaultsHit  map[string]int `json:"faults_hit"`       // how often each fault, and each rare path, was taken
 }
 
 // seedBits keeps seeds exact in JSON readers that have only doubles.
 const seedBits = 53
 
-// seedOf is the seed of schedule i of a run with the given seed; that of
-// schedule 0 is the run's own, so that each schedule can be run alone.
+// seedOf is the seed of schedule i of a run with the given seed; that of schedule 0 is the run's own, so that each schedule can be run alone.
 func seedOf(seed uint64, i int) uint64 {
 	if i == 0 {
 		return seed
@@ -92,8 +67,7 @@ func seedOf(seed uint64, i int) uint64 {
 	return (z ^ z>>31) >> (64 - seedBits)
 }
 
-// run runs the schedules until all are done, a sabotage is found or ctx ends; the
-// error is that of ctx. The report is the same on however many CPUs they run.
+// run runs the schedules until all are done, a sabotage is found or ctx ends, which is the error.
 func run(ctx context.Context, o Options) (*Report, error) {
 	r := &Report{Seed: o.Seed, Sabotage: o.Sabotage, Violations: []Violation{}, FaultsHit: map[string]int{}}
 	for _, name := range marks() {
@@ -123,8 +97,7 @@ func (o Options) schedule(i int) Schedule {
 	return Schedule{Seed: seedOf(o.Seed, i), SpanMS: o.Span.Milliseconds(), Sabotage: o.Sabotage}
 }
 
-// worlds runs the schedules on all CPUs, a batch at a time, and yields them in their order
-// until ctx ends.
+// worlds runs the schedules on all CPUs, a batch at a time, and yields them in their order until ctx ends.
 func (o Options) worlds(ctx context.Context) iter.Seq[*world] {
 	return func(yield func(*world) bool) {
 		size := 2 * runtime.GOMAXPROCS(0)
@@ -165,8 +138,8 @@ func (s Schedule) replay(trace io.Writer) *Report {
 }
 
 // readSchedule reads a kept schedule.
-func readSchedule(r io.Reader) (s Schedule, err error) {
-	d := json.NewDecoder(r)
+func readSchedule(data []byte) (s Schedule, err error) {
+	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&s); err != nil {
 		return s, fmt.Errorf("simulation: schedule: %w", err)

@@ -2,21 +2,15 @@ package simulation
 
 import "slices"
 
-// breach is one rule of the design that can be broken on purpose, to see that the
-// judges find it: a small change of a production file.
+// breach is one rule of the design that can be broken on purpose, to see that the judges find it: a small change of a production file.
 type breach struct {
-	// Name for --sabotage.
-	Name string `json:"name"`
-	// Breaks is the promise under which the judges find it.
-	Breaks string `json:"breaks"`
-	// File that it changes, below the module.
-	File string `json:"file"`
-
-	edits []edit
+	Name   string `json:"name"`   // for --sabotage
+	Breaks string `json:"breaks"` // the promise under which the judges find it
+	File   string `json:"file"`   // that it changes, below the module
+	edits  []edit
 }
 
-// edit replaces a text that stands in a file once. BROKEN in the new text stands for
-// whether this sabotage was chosen.
+// edit replaces a text that stands in a file once. BROKEN in the new text stands for whether this sabotage was chosen.
 type edit struct {
 	file, old, new string
 }
@@ -35,8 +29,7 @@ func patched(name, breaks string, edits ...edit) breach {
 	return breach{Name: name, Breaks: breaks, File: edits[0].file, edits: edits}
 }
 
-// sabotages are all of them, in order of where they break the design: what a node does,
-// what a leadership does, what the ledger makes of an entry.
+// sabotages are all of them, in order of where they break the design: in a node, a leadership, the ledger.
 func sabotages() []breach {
 	out := append(nodeSabotages(), leaderSabotages()...)
 	return append(append(out, evidenceSabotages()...), ledgerSabotages()...)
@@ -44,7 +37,6 @@ func sabotages() []breach {
 
 func nodeSabotages() []breach {
 	return []breach{
-		// A lease counts from the arrival of its grant.
 		patched("lease-from-receipt", "P2", edit{"lease/node.go", "	n.Told(g)\n	if n.leaving {", "	n.Told(g)\n	if BROKEN {\n		n.holder.Sent(g.Heartbeat, now)\n	}\n	if n.leaving {"}),
 		// powerd reads the clock that stands still in suspend.
 		patched("clock-without-suspend", "P2",
@@ -57,19 +49,15 @@ func nodeSabotages() []breach {
 		patched("written-not-read-back", "P4", edit{"lease/node.go", "max(cap, n.inForce)+max(excess, n.strayed), known && !n.unread\n", "max(cap, n.inForce)+max(excess, n.strayed), known && !n.unread\n	if BROKEN {\n		hb.Effective = max(cap, n.inForce)\n	}\n"}),
 		// A write that failed, and cannot be read back, is reported as held.
 		patched("failed-write-acknowledged", "P4", edit{"lease/node.go", "	if s, under := n.sprint.Status(now.Boot); under {\n		hb.Sprint", "	hb.EffectiveKnown = hb.EffectiveKnown || BROKEN\n	if s, under := n.sprint.Status(now.Boot); under {\n		hb.Sprint"}),
-		// powerd forgets which sprints it has run.
 		patched("sprint-runs-again", "P8", edit{"capping/sprint.go", "		if c == id {", "		if c == id && !BROKEN {"}),
 		// A newer sequence without the sprint does not end it.
 		patched("sprint-not-superseded", "P5", edit{"capping/sprint.go", "	case in.Offer.ID != p.offer.ID:\n		return EndedSuperseded, true", "	case in.Offer.ID != p.offer.ID && !BROKEN:\n		return EndedSuperseded, true"}),
-		// The brake's generation is lost with the process.
 		patched("brake-not-stored", "brake", edit{"lease/node.go", "	return &Node{holder: New(", "	if BROKEN {\n		m.Brake = 0\n	}\n	return &Node{holder: New("}),
-		// Any lease is taken for one that lifts the brake.
 		patched("lease-lifts-brake", "brake", edit{"lease/lease.go", "	case g.BrakeLifted < h.memory.Brake:", "	case g.BrakeLifted < h.memory.Brake && !BROKEN:"}),
 		// A node that receives a brake keeps it to itself: the lease goes on.
 		patched("brake-stays-local", "brake", edit{"lease/lease.go", "		if h.state != Held || h.lifted < generation {", "		if h.state != Held || h.lifted < generation && !BROKEN {"}),
 		// A lease that lifts the generation remembered is taken for one that does not.
 		patched("brake-generation-not-below", "recovery", edit{"lease/lease.go", "	case now.Boot >= sent.at+g.Duration:\n		return ErrRanOut", "	case BROKEN && h.memory.Brake > 0 && g.BrakeLifted <= h.memory.Brake:\n		return ErrBraked\n	case now.Boot >= sent.at+g.Duration:\n		return ErrRanOut"}),
-		// A lower cap waits until it is stored.
 		patched("cut-waits-for-disk", "P5", edit{"lease/node.go", "	if n.holder.Lower(g, now) != nil {", "	if BROKEN || n.holder.Lower(g, now) != nil {"}),
 		// A grant that comes while another is stored is lost, with what it takes away.
 		patched("newest-waiting-grant-lost", "P5", edit{"lease/node.go", "	case n.busy:\n", "	case n.busy && BROKEN:\n		return nil\n	case n.busy:\n"}),
@@ -80,11 +68,9 @@ func nodeSabotages() []breach {
 
 func leaderSabotages() []breach {
 	return []breach{
-		// Heartbeats are answered before the entry has committed.
 		patched("answer-before-commit", "P3", edit{"ledger/leader/leader.go", "	return []Output{Propose{c}}\n", "	if BROKEN && l.led {\n		return append([]Output{Propose{c}}, l.answers(s, now)...)\n	}\n	return []Output{Propose{c}}\n"}),
 		// An entry answers heartbeats that came after it was proposed.
 		patched("answer-from-earlier-entry", "P3", edit{"ledger/table.go", "		n, ok := s.Nodes[e.report.Node]\n		if !ok || !n.Grantable()", "		if BROKEN {\n			e.marked = e.report.Number\n		}\n		n, ok := s.Nodes[e.report.Node]\n		if !ok || !n.Grantable()"}),
-		// The first node that is silent is declared off.
 		patched("lost-is-off", "P4", edit{"ledger/leader/leader.go", "	t := ledger.Decide(s, l.table, now.Mono)\n", `	t := ledger.Decide(s, l.table, now.Mono)
 	for _, n := range s.NodesByName() {
 		if v, ok := l.table.View(n.Name, now.Mono); BROKEN && ok && v.Age > l.cfg.Timing.Lease && n.Off == "" {
@@ -101,7 +87,6 @@ func leaderSabotages() []breach {
 	}
 	d := s.Domains[b.Domain]
 	b.Highest`}),
-		// A cut is left to the next tick.
 		patched("cut-in-the-next-tick", "P5", edit{"ledger/leader/request.go", "	d := s.Domains[b.Domain]\n	b.Highest", "	if BROKEN {\n		c.Budget.Targets = nil\n	}\n	d := s.Domains[b.Domain]\n	b.Highest"}),
 		// The leader's clock is used as every server's.
 		patched("clock-of-the-leader", "P5", edit{"ledger/leader/clock.go", "	if plan, err := ledger.PlanBudget(v.State", `	if BROKEN && x.servers != nil {
@@ -129,7 +114,6 @@ func leaderSabotages() []breach {
 }
 
 // Outgrown says that nodes`}),
-		// The time without a leader refills the sprint budget.
 		patched("gaps-refill", "P8", edit{"ledger/leader/leader.go", "	t.Elapsed = now.Mono - l.ticked\n", "	t.Elapsed = now.Mono - l.ticked\n	if BROKEN && l.first {\n		t.Elapsed += l.cfg.Gap\n	}\n"}),
 		// A restored group does not come after the leaderships of which it has no record.
 		patched("incarnation-not-raised", "recovery", edit{"ledger/leader/leader.go", "	case s.Restored && heard.Compare(l.cfg.Epoch) > 0:", "	case s.Restored && heard.Compare(l.cfg.Epoch) > 0 && !BROKEN:"}),
@@ -150,7 +134,6 @@ func evidenceSabotages() []breach {
 			edit{"ledger/decide.go", "	return silent >= s.waiting(t.timing).Fallen()", "	if BROKEN {\n		return silent >= t.timing.Lease\n	}\n	return silent >= s.waiting(t.timing).Fallen()"},
 			edit{"ledger/decide.go", "	if !slices.ContainsFunc(slices.Collect(maps.Values(s.Domains)), lower) {", "	if !BROKEN && !slices.ContainsFunc(slices.Collect(maps.Values(s.Domains)), lower) {"},
 			edit{"ledger/evidence.go", "	return s.lostCharge(n.Domain) == LostFailSafe &&", "	return BROKEN || s.lostCharge(n.Domain) == LostFailSafe &&"}),
-		// The drift of clocks is left out of the time after which a lease counts as over.
 		patched("no-drift-margin", "P4", edit{"ledger/table.go", "	return span + drift(span)", "	if BROKEN {\n		return span\n	}\n	return span + drift(span)"}),
 		// Clocks are taken to be twenty times as good as the design allows for.
 		patched("drift-twentieth", "P4", edit{"ledger/table.go", "time.Duration { return time.Duration(2 * Rho / (1 - Rho) * float64(d)) }", "time.Duration {\n	rate := Rho\n	if BROKEN {\n		rate = Rho / 20\n	}\n	return time.Duration(2 * rate / (1 - rate) * float64(d))\n}"}),
@@ -175,7 +158,6 @@ func evidenceSabotages() []breach {
 // ledgerSabotages are about what an entry does to the state.
 func ledgerSabotages() []breach {
 	return []breach{
-		// A moved node is charged in its new place only.
 		patched("move-frees-at-once", "P4", edit{"ledger/node.go", "		n.From, n.FromSeq = was, n.Seq\n", "		if !BROKEN {\n			n.From, n.FromSeq = was, n.Seq\n		}\n"}),
 		// A node that is removed is charged nothing any more, without a word on whether it is off.
 		patched("removal-frees", "P4", edit{"ledger/node.go", "!x.PoweredOff && charge > 0 {", "!BROKEN && !x.PoweredOff && charge > 0 {"}),
@@ -189,7 +171,6 @@ func ledgerSabotages() []breach {
 		patched("fail-safe-not-stored", "P4", edit{"ledger/node.go", "	return max(n.Ceiling, n.FailSafeCap(), n.Stored, n.Floor, n.Excess)", "	if BROKEN {\n		return max(n.Ceiling, n.FailSafeCap(), n.Floor, n.Excess)\n	}\n	return max(n.Ceiling, n.FailSafeCap(), n.Stored, n.Floor, n.Excess)"}),
 		// Too many pending targets are folded without keeping the higher one.
 		patched("pending-folded-low", "P4", edit{"ledger/node.go", "		folded.Cap = max(folded.Cap, n.Pending[0].Cap)\n", "		if !BROKEN {\n			folded.Cap = max(folded.Cap, n.Pending[0].Cap)\n		}\n"}),
-		// A snapshot leaves out the targets that may still reach a node.
 		patched("snapshot-without-pending", "ledger", edit{"ledger/state.go", "func (s *State) Snapshot() ([]byte, error) {\n", "func (s *State) Snapshot() ([]byte, error) {\n	if BROKEN {\n		s = s.Clone()\n		for name, n := range s.Nodes {\n			if len(n.Pending) > 1 {\n				n.Pending = n.Pending[:1]\n				s.Nodes[name] = n\n			}\n		}\n	}\n"}),
 		// A node that holds caps again is charged what it was before it held none.
 		patched("control-again-uncharged", "P4", edit{"ledger/evidence.go", "	if !n.Controlled && x.Controlled {", "	if !BROKEN && !n.Controlled && x.Controlled {"}),
@@ -197,17 +178,14 @@ func ledgerSabotages() []breach {
 		patched("restore-awaits-no-unknown", "P1", edit{"ledger/leases.go", "	if s.Unknown == 0 {", "	if BROKEN {\n		return 0\n	}\n	if s.Unknown == 0 {"}),
 		// Unmeasured energy costs the escrow, however long it took.
 		patched("unmeasured-is-escrow", "P8", edit{"ledger/sprint.go", "	if x.Spent == nil {", "	if x.Spent == nil && !BROKEN {"}),
-		// What was not spent goes back twice.
 		patched("refund-twice", "P8", edit{"ledger/sprint.go", "d.Sprint.Balances[pot]+p.Refunded))", "d.Sprint.Balances[pot]+p.Refunded+map[bool]units.Energy{true: p.Refunded}[BROKEN]))"}),
 		// The share of a node that has not reported what it spent goes back whole.
 		patched("refund-unmeasured", "P8", edit{"ledger/sprint.go", "	case x.Settled:\n", "	case x.Settled && !BROKEN:\n"}),
-		// Debt is forgiven when a group is restored.
 		patched("restore-forgives-debt", "P8", edit{"ledger/sprint.go", "		b.Balances[pot] = min(0, d.Sprint.Balances[pot])", "		if b.Balances[pot] = 0; BROKEN {\n			continue\n		}\n		b.Balances[pot] = min(0, d.Sprint.Balances[pot])"}),
 		// The share of a node that is gone is settled by what it has reported.
 		patched("lost-settlement-believes-node", "P8", edit{"ledger/sprint.go", "ok && x.Spent != nil && *x.Spent < x.Escrow {", "ok && !BROKEN && x.Spent != nil && *x.Spent < x.Escrow {"}),
 		// A sprint begins while another of the domain is still ending.
 		patched("sprint-beside-ending", "P8", edit{"ledger/sprint.go", `p.Domain == d.Name && p.Open() && p.Ended != "" {`, `p.Domain == d.Name && p.Open() && p.Ended != "" && !BROKEN {`}),
-		// Any generation lifts the brake in force.
 		patched("lift-any-generation", "brake",
 			edit{"ledger/brake.go", "	case x.Generation != t.Brake.Set:", "	case x.Generation != t.Brake.Set && !BROKEN:"},
 			edit{"ledger/brake.go", "	t.Brake.Lifted = x.Generation\n", "	if t.Brake.Lifted = x.Generation; BROKEN {\n		t.Brake.Lifted = t.Brake.Set\n	}\n"}),
@@ -217,15 +195,12 @@ func ledgerSabotages() []breach {
 			edit{"ledger/job.go", "	case gone > 0 && gone+uint64(beside) > uint64(may) && beside > 0:", "	case gone > 0 && gone+uint64(beside) > uint64(may) && beside > 0 && !BROKEN:"}),
 		// A drop ratio is put in force that the job's floor does not leave.
 		patched("ratio-not-checked", "P9", edit{"ledger/deflate.go", "	case units.Ratio(theta).Above(units.Ratio(most)):", "	case units.Ratio(theta).Above(units.Ratio(most)) && !BROKEN:"}),
-		// A new leader forgets what was dropped.
 		patched("drops-forgotten", "P9", edit{"ledger/apply.go", "	t.Epoch = c.Epoch\n", "	t.Epoch = c.Epoch\n	for id, j := range t.Jobs {\n		if BROKEN {\n			j.Dropped = nil\n			put(t, t.Jobs, id, j)\n		}\n	}\n"}),
-		// A new leader forgets earlier requests.
 		patched("request-keys-lost-at-failover", "ledger", edit{"ledger/apply.go", "	t.Epoch = c.Epoch\n", "	t.Epoch = c.Epoch\n	if BROKEN {\n		t.Requests = nil\n	}\n"}),
 	}
 }
 
-// hiddenSabotage is found by the check of histories, not by the judges: a server that takes
-// itself for the leader answers reads.
+// hiddenSabotage is found by the check of histories, not by the judges: a server that takes itself for the leader answers reads.
 func hiddenSabotage() breach {
 	return patched("stale-read", "", edit{"ledger/leader/request.go", "	l.reads = append(l.reads, r)\n", "	if BROKEN {\n		return []Output{Answer{Request: r}}\n	}\n	l.reads = append(l.reads, r)\n"})
 }

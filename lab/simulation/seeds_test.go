@@ -24,9 +24,7 @@ func TestKeptSeeds(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(file), ".json")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := testkit.Need(os.Open(file))(t)
-			defer func() { _ = f.Close() }()
-			s := testkit.Need(readSchedule(f))(t)
+			s := testkit.Need(readSchedule(testkit.Need(os.ReadFile(file))(t)))(t)
 			for _, v := range s.replay(nil).Violations {
 				t.Errorf("%s at %.3f s: %s (once: %s)", v.Promise, v.At, v.What, s.What)
 			}
@@ -49,7 +47,7 @@ func TestReadScheduleRefuses(t *testing.T) {
 		"an unknown class": `{"seed":1,"span_ms":5000,"only":["earthquake"]}`,
 		"an unknown rule":  `{"seed":1,"span_ms":5000,"sabotage":"physics"}`,
 	} {
-		if _, err := readSchedule(strings.NewReader(text)); err == nil {
+		if _, err := readSchedule([]byte(text)); err == nil {
 			t.Errorf("%s is accepted", name)
 		}
 	}

@@ -155,8 +155,8 @@ func TestVerdict(t *testing.T) {
 	t.Parallel()
 	r := &Report{Schedules: 9, Violations: []Violation{{Promise: "P1", Seed: 123, At: 1.5, What: "n01 holds too much"}}}
 	s := settings{Options: Options{Span: time.Minute}}
-	e, ok := errors.AsType[*cli.Error](verdict(r, s.again(r)))
-	if !ok || e.Exit != cli.ExitFailed || !strings.Contains(e.Hint, "--seed 123 --duration 1m0s") || !strings.Contains(e.Message, "n01 holds too much") {
+	e, ok := errors.AsType[*cli.Error](verdict(r, s.again()))
+	if !ok || e.Exit != cli.ExitFailed || !strings.Contains(e.Hint, "--duration 1m0s --seed 123") || !strings.Contains(e.Message, "n01 holds too much") {
 		t.Errorf("%+v", e)
 	}
 }

@@ -12,8 +12,7 @@ import (
 	"headroom/units"
 )
 
-// calmSpan is how long a schedule runs without faults at its end: an election,
-// a lease and some ticks.
+// calmSpan is how long a schedule runs without faults at its end: an election, a lease and some ticks.
 const calmSpan = 20 * time.Second
 
 // world is everything of one schedule.
@@ -153,8 +152,7 @@ func (w *world) tracef(format string, args ...any) {
 	}
 }
 
-// drawClock is a machine's clock: usual quartz, or anywhere within one percent.
-// Where clocks are adverse, all of one kind err the same way.
+// drawClock is a machine's clock: usual quartz, or anywhere within one percent. Where clocks are adverse, all of one kind err the same way.
 func (w *world) drawClock(r random, adverse float64) clock {
 	off, worst, edge := 50e-6*(2*r.Float64()-1), 2*r.Float64()-1, r.chance(0.3)
 	if w.on["clock-rate"] {
@@ -170,8 +168,7 @@ func (w *world) drawClock(r random, adverse float64) clock {
 	return clock{rate: 1 + off, base: r.upTo(time.Hour) + time.Second}
 }
 
-// drawDomains makes a site with one or two racks, at times below feeders.
-// Budgets come with the nodes.
+// drawDomains makes a site with one or two racks, at times below feeders. Budgets come with the nodes.
 func (w *world) drawDomains(r random) {
 	add := func(name, above string) {
 		w.domains = append(w.domains, ledger.Domain{Domain: budget.Domain{Name: name, Parent: above}})
@@ -201,8 +198,7 @@ func (w *world) drawDomains(r random) {
 	}
 }
 
-// drawLeases gives every server a length of leases of its own, of which the first
-// leader's becomes the committed one.
+// drawLeases gives every server a length of leases of its own, of which the first leader's becomes the committed one.
 func (w *world) drawLeases(r random) {
 	w.longest = leaseLength
 	for _, s := range w.servers {
@@ -229,8 +225,7 @@ func (w *world) drawBudgets(r random) {
 	}
 }
 
-// bounds is what a domain needs at the least, and what it could use at the most,
-// as founded.
+// bounds is what a domain needs at the least, and what it could use at the most, as founded.
 func (w *world) bounds(domain string) (least, most units.Power) {
 	inside := map[string]bool{domain: true}
 	for _, d := range w.domains { // parents come first
@@ -254,8 +249,7 @@ func (w *world) bounds(domain string) (least, most units.Power) {
 	return least, most + 20*units.Watt
 }
 
-// maxEvents bounds the events of one schedule, several hundred times what one of a
-// minute has.
+// maxEvents bounds the events of one schedule, several hundred times what one of a minute has.
 const maxEvents = 10_000_000
 
 // run runs the world until its end, or until the judge has seen enough.
