@@ -107,7 +107,8 @@ func (w *world) revive(n *node, r random, d time.Duration) {
 func (n *node) loseState() {
 	n.w.hit("state_lost")
 	n.disk = lease.Memory{}
-	n.w.judge.forgets(n)
+	k := n.w.judge.of(n)
+	k.stored, k.forgot = 0, true
 }
 
 // pauseSomebody stops a server or a powerd for a while (SIGSTOP).

@@ -72,7 +72,7 @@ func (j *judge) overstays(i int, slack time.Duration) {
 // slowest is how long d takes on the slowest clock that the design allows.
 func slowest(d time.Duration) time.Duration { return time.Duration(float64(d) / (1 - rho)) }
 
-// index is the place of a node in the judge's lists, of the judge's state of it.
+// index is the place of a node in the judge's lists, and of is the judge's state of it.
 func (j *judge) index(n *node) int   { return n.address - len(j.w.servers) }
 func (j *judge) of(n *node) *charged { return &j.nodes[j.index(n)] }
 
@@ -221,9 +221,6 @@ func (j *judge) walls() []time.Time {
 	return walls
 }
 
-// polled notes the true clocks at the moment at which a leader requests them.
-func (j *judge) polled() { j.asked = j.walls() }
-
 // proposed notes what is true at the moment at which a leader makes an entry.
 func (j *judge) proposed(l *leadership, c ledger.Command) {
 	if c.Budget == nil {
@@ -270,12 +267,6 @@ func (j *judge) brake() {
 			now, j.w.braked, j.mayLift[now])
 	}
 	j.lifted = max(j.lifted, now)
-}
-
-// forgets learns that a node has lost its state directory.
-func (j *judge) forgets(n *node) {
-	k := j.of(n)
-	k.stored, k.forgot = 0, true
 }
 
 // lookBraked checks that a node that has stored a brake holds no lease until it is lifted.

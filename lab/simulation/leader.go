@@ -246,7 +246,7 @@ func (l *leadership) askClocks() {
 			peer.to(l.s, func() { told[peer.name], at[peer.name] = wall, l.s.now() })
 		})
 	}
-	l.s.w.judge.polled()
+	l.s.w.judge.asked = l.s.w.judge.walls()
 	l.s.w.timer(&l.s.process, clocksWithin, func() {
 		clocks := map[string]int64{l.s.name: l.s.wallNow().UnixMicro()}
 		for name, t := range told {
