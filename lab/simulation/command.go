@@ -137,7 +137,7 @@ func (s *settings) run(cmd *cobra.Command) error {
 		cli.Notef(cmd.ErrOrStderr(), "interrupted after %d of %d schedules", r.Schedules, s.Schedules)
 	} else if len(r.Violations) > 0 && s.out.IsJSON() {
 		cli.Notef(cmd.ErrOrStderr(), "seed %d breaks %s; reducing the schedule", r.first().Seed, r.first().Promise)
-		x := s.schedule(0)
+		x = s.schedule(0)
 		x.Seed = r.first().Seed
 		if least, ok := shrink(x, r.first().Promise); ok {
 			r.Shrunk = &least
