@@ -39,6 +39,7 @@ type Cluster struct {
 	addresses *addresses
 	group     *cluster.Group
 	java      string
+	classes   string // the JVMs' option for the archive of classes
 
 	mu      sync.Mutex
 	daemons map[string]*cluster.Program
@@ -64,6 +65,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	if c.java, err = cluster.Java(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
+	c.classes = config.Jars.archiveOption(c.java, config.classLists)
 	if c.addresses, err = claimAddresses(); err != nil {
 		return nil, err
 	}

@@ -44,6 +44,8 @@ type Config struct {
 	Plugins []string
 	// Properties win over those of yarn-site.xml.
 	Properties map[string]string
+
+	classLists string // folder in which the JVMs list the classes that they load; see Prepare
 }
 
 // Node is one machine of the cluster.

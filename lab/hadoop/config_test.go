@@ -112,7 +112,7 @@ func TestCapacities(t *testing.T) {
 // The script of Shell passes arguments on as they are, whatever is in its own words.
 func TestShell(t *testing.T) {
 	t.Parallel()
-	c := &Cluster{config: Config{Dir: "/it's here"}, java: "/bin/echo"}
+	c := &Cluster{config: Config{Dir: "/it's here"}, java: "/bin/echo", classes: "-Dclasses"}
 	out, err := exec.CommandContext(t.Context(), "sh", "-c", c.Shell(), "shell", "Main", "two  words").Output()
 	if err != nil || !strings.HasSuffix(string(out), "/it's here/conf Main two  words\n") {
 		t.Errorf("%q, %v", out, err)

@@ -181,7 +181,7 @@ func (c *Cluster) mapReduce() properties {
 	}
 }
 
-// classPath is what daemons, clients and containers share; a node's own folders come before what holds for all.
+// classPath is what daemons, clients and containers share. The jars stand first, as in the archive of classes; a node's own folders come before what holds for all.
 func (c *Cluster) classPath(own ...string) string {
 	return strings.Join(slices.Concat([]string{c.config.Jars.classPath}, c.config.Plugins, own, []string{c.path("conf")}), ":")
 }
@@ -190,7 +190,7 @@ func (c *Cluster) classPath(own ...string) string {
 // is cheap, since most of a small job is starting JVMs.
 func (c *Cluster) jvm() []string {
 	return []string{
-		"-Djdk.net.hosts.file=" + c.path("hosts"), "-Djava.net.preferIPv4Stack=true",
-		"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto",
+		c.classes, "-Djdk.net.hosts.file=" + c.path("hosts"), "-Djava.net.preferIPv4Stack=true",
+		"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
 	}
 }

@@ -93,6 +93,9 @@ func startLab() (l *lab, err error) {
 	l.plugin, l.apps = filepath.Join(l.bin, "headroom-hadoop.jar"), filepath.Join(l.bin, "headroom-apps.jar")
 	ctx, cancel := context.WithTimeout(context.Background(), fetchMost)
 	defer cancel()
+	if err := j.Prepare(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err) // it takes longer without
+	}
 	if err := l.start(ctx, root, j); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
