@@ -5,7 +5,6 @@
 package command
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -134,20 +133,12 @@ func (s *settings) outside(cmd *cobra.Command, self string) error {
 	}
 	runtime.LockOSThread() // the child's death is tied to this thread's
 	defer runtime.UnlockOSThread()
-	again := exec.CommandContext(context.WithoutCancel(cmd.Context()), "unshare", append(append(wrap, "--", self), os.Args[1:]...)...) //nolint:gosec // this program itself
+	again := exec.CommandContext(cmd.Context(), "unshare", append(append(wrap, "--", self), os.Args[1:]...)...) //nolint:gosec // this program itself
 	again.Env = append(os.Environ(), inner+"="+dir)
 	again.Stdout, again.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
 	again.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := again.Start(); err != nil {
-		return fmt.Errorf("faults: unshare: %w", err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- again.Wait() }()
-	select {
-	case err = <-ended:
-	case <-cmd.Context().Done():
-		_ = again.Process.Kill()
-		<-ended                    //nolint:errcheck // it was killed
+	err = again.Run()
+	if cmd.Context().Err() != nil {
 		return cmd.Context().Err() //nolint:wrapcheck // the frame turns it into an exit code
 	}
 	if code := again.ProcessState.ExitCode(); err != nil && code > 0 {
@@ -189,7 +180,7 @@ func (s *settings) print(cmd *cobra.Command, r *faults.Report) error {
 	}
 	var rows [][]string
 	add := func(kind string, counts map[string]int) {
-		for _, name := range sorted(counts) {
+		for _, name := range slices.Sorted(maps.Keys(counts)) {
 			rows = append(rows, []string{kind, name, fmt.Sprint(counts[name])})
 		}
 	}
@@ -203,6 +194,3 @@ func (s *settings) print(cmd *cobra.Command, r *faults.Report) error {
 	}
 	return s.out.Table(w, []string{"KIND", "WHAT", "COUNT"}, rows)
 }
-
-// sorted are the names of what was counted.
-func sorted(counts map[string]int) []string { return slices.Sorted(maps.Keys(counts)) }
