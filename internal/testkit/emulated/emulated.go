@@ -31,7 +31,7 @@ import (
 type Options struct {
 	// Dir is the node's folder: Dir/root is its file tree.
 	Dir string
-	// Shape is the machine's kind, as `powerlab node --shape` has it; "" is the default.
+	// Shape is the machine's kind by its name in headroom/lab/emulator/kernel; "" is the default.
 	Shape string
 	// Driver is its cpufreq driver, "" for the shape's own.
 	Driver string

@@ -54,7 +54,6 @@ type Config struct {
 
 const (
 	sampleEvery   = 100 * time.Millisecond
-	history       = time.Minute
 	defaultUpdate = time.Second
 	maxSupplies   = 4
 	lanChannel    = 1
@@ -138,7 +137,8 @@ func (b *BMC) SetFault(f Fault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if f.Freeze && !b.fault.Freeze {
-		b.meter.freeze(time.Now(), b.updateOf(f), f.Delay)
+		p := b.meter.at(time.Now(), b.cfg.Update)
+		b.meter.frozen = &p
 	}
 	b.fault = f
 }
@@ -203,12 +203,4 @@ func (c Config) privilege() gobmc.PrivilegeLevel {
 		return gobmc.PrivilegeLevelAdministrator
 	}
 	return gobmc.PrivilegeLevel(c.Privilege)
-}
-
-// updateOf is how often the reading is renewed under f.
-func (b *BMC) updateOf(f Fault) time.Duration {
-	if f.Update > 0 {
-		return f.Update
-	}
-	return b.cfg.Update
 }

@@ -133,7 +133,7 @@ func (b *BMC) powerReading(now time.Time, request []byte) ([]byte, byte) {
 	le.PutUint16(out[4:], toWatts(max(b.meter.most, p)))
 	le.PutUint16(out[6:], toWatts(b.meter.mean()))
 	le.PutUint32(out[8:], uint32(now.Unix()))
-	le.PutUint32(out[12:], uint32(b.updateOf(b.fault)/time.Millisecond))
+	le.PutUint32(out[12:], uint32(b.cfg.Update/time.Millisecond))
 	out[16] = measuring
 	b.fault.Sentinel.apply(out)
 	return out, codeOK

@@ -10,7 +10,7 @@ import (
 // meter is the BMC's power measurement: samples in, a reading that is renewed now and
 // then out. Time is an argument.
 type meter struct {
-	samples []point // oldest first, one minute
+	samples []point // oldest first
 	born    time.Time
 	frozen  *units.Power
 
@@ -29,7 +29,7 @@ func (m *meter) add(now time.Time, p units.Power) {
 		m.born = now
 	}
 	m.samples = append(m.samples, point{now, p})
-	for len(m.samples) > 1 && now.Sub(m.samples[0].at) > history+time.Minute {
+	for len(m.samples) > 1 && now.Sub(m.samples[0].at) > history {
 		m.samples = m.samples[1:]
 	}
 	if m.count == 0 || p < m.least {
@@ -40,13 +40,16 @@ func (m *meter) add(now time.Time, p units.Power) {
 	m.count++
 }
 
-// at is the reading at now: the power at the last renewal, delay before it.
-func (m *meter) at(now time.Time, update, delay time.Duration) units.Power {
+// history is how long samples are kept, above every update interval.
+const history = 2 * time.Minute
+
+// at is the reading at now: the power at the last renewal.
+func (m *meter) at(now time.Time, update time.Duration) units.Power {
 	if m.frozen != nil {
 		return *m.frozen
 	}
 	age := now.Sub(m.born)
-	moment := m.born.Add(age - age%update - delay)
+	moment := m.born.Add(age - age%update)
 	value := units.Power(0)
 	for i, s := range m.samples {
 		if i > 0 && s.at.After(moment) {
@@ -55,11 +58,6 @@ func (m *meter) at(now time.Time, update, delay time.Duration) units.Power {
 		value = s.watts
 	}
 	return value
-}
-
-func (m *meter) freeze(now time.Time, update, delay time.Duration) {
-	p := m.at(now, update, delay)
-	m.frozen = &p
 }
 
 // forget starts the statistics again.
@@ -79,7 +77,7 @@ func (b *BMC) reading(now time.Time) units.Power {
 	if !f.Freeze {
 		b.meter.frozen = nil
 	}
-	p := b.meter.at(now, b.updateOf(f), f.Delay)
+	p := b.meter.at(now, b.cfg.Update)
 	if f.Factor != 0 {
 		p = units.Power(float64(p) * f.Factor)
 	}
