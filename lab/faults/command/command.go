@@ -5,6 +5,7 @@
 package command
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -25,11 +26,6 @@ import (
 
 // inner marks the process that runs inside the namespaces; its value is the folder.
 const inner = "HEADROOM_FAULTS_DIR"
-
-const (
-	spanLeast = 10 * time.Second
-	spanMost  = 24 * time.Hour
-)
 
 // settings are the flags of the command.
 type settings struct {
@@ -72,8 +68,8 @@ Exit codes: 0 no violation, 1 a violation, 8 not permitted on this machine (see 
 }
 
 func (s *settings) run(cmd *cobra.Command) error {
-	if s.For < spanLeast || s.For > spanMost {
-		return cli.Usage("--for %v: must be from %v to %v", s.For, spanLeast, spanMost)
+	if s.For < 10*time.Second || s.For > 24*time.Hour {
+		return cli.Usage("--for %v: must be from 10s to 24h", s.For)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -138,16 +134,10 @@ func (s *settings) outside(cmd *cobra.Command, self string) error {
 	again.Stdout, again.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
 	again.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	err = again.Run()
-	if cmd.Context().Err() != nil {
-		return cmd.Context().Err() //nolint:wrapcheck // the frame turns it into an exit code
-	}
 	if code := again.ProcessState.ExitCode(); err != nil && code > 0 {
 		return &cli.Error{Code: "faults", Exit: code, Message: "run failed; see the report above"}
 	}
-	if err != nil {
-		return fmt.Errorf("faults: %w", err)
-	}
-	return nil
+	return cmp.Or(cmd.Context().Err(), err) //nolint:wrapcheck // the frame turns it into an exit code
 }
 
 // folder makes the folder of all files.
