@@ -128,7 +128,7 @@ func (m *machine) chooseThrottle(base string) (throttle.Throttle, error) {
 func (m *machine) release() {
 	var errs []error
 	if m.throttle != nil {
-		errs = append(errs, m.throttle.Kill(), m.throttle.Close())
+		errs = append(errs, m.throttle.Close())
 	}
 	m.bmc.close()
 	if m.node != nil {

@@ -49,8 +49,9 @@ func (b *BMC) commands() []command {
 	return []command{
 		{types.CommandSetBMCGlobalEnables, 1, asAdmin, b.setEnables},
 		{types.CommandGetBMCGlobalEnables, 0, asUser, b.getEnables},
-		{types.CommandClearMessageFlags, 1, asAdmin, clearFlags},
-		{types.CommandGetMessageFlags, 0, asAdmin, getFlags},
+		// No message ever waits for the machine; IPMI v2.0, 22.3, 22.4.
+		{types.CommandClearMessageFlags, 1, asAdmin, func(time.Time, []byte) ([]byte, byte) { return nil, codeOK }},
+		{types.CommandGetMessageFlags, 0, asAdmin, func(time.Time, []byte) ([]byte, byte) { return []byte{0}, codeOK }},
 		{types.CommandGetSensorReading, 1, asUser, b.sensorReading},
 		{types.CommandGetDCMICapParam, 2, asUser, b.dcmi(capabilities)},
 		{types.CommandGetDCMIPowerReading, 4, asUser, b.dcmi(b.powerReading)},
@@ -252,8 +253,3 @@ func (b *BMC) setEnables(_ time.Time, data []byte) ([]byte, byte) {
 func (b *BMC) getEnables(time.Time, []byte) ([]byte, byte) {
 	return []byte{b.enables}, codeOK
 }
-
-// clearFlags and getFlags: no message ever waits for the machine; 22.3, 22.4.
-func clearFlags(time.Time, []byte) ([]byte, byte) { return nil, codeOK }
-
-func getFlags(time.Time, []byte) ([]byte, byte) { return []byte{0}, codeOK }

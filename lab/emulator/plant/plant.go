@@ -50,7 +50,7 @@ const maxSubstep = 10 * time.Millisecond
 // New is a machine that has been idle for long: factory limits, enabled, every
 // ceiling at FreqMax. It fails with ErrSpec when spec describes no machine.
 func New(spec Spec) (*Plant, error) {
-	if err := spec.Validate(); err != nil {
+	if err := spec.validate(); err != nil {
 		return nil, err
 	}
 	p := &Plant{spec: spec}

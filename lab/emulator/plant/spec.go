@@ -100,24 +100,22 @@ func DefaultSpec() Spec {
 	}
 }
 
-// Validate is nil when s describes a machine that could exist, else an error
+// validate is nil when s describes a machine that could exist, else an error
 // that wraps ErrSpec and names the field.
-func (s Spec) Validate() error {
-	switch {
-	case s.Idle < 0 || s.Dynamic <= 0:
-		return fmt.Errorf("%w: Idle and Dynamic", ErrSpec)
-	case !(s.Exponent >= 1 && s.Exponent <= 4):
-		return fmt.Errorf("%w: Exponent %v is not within 1 to 4", ErrSpec, s.Exponent)
-	case s.FreqMin <= 0 || s.FreqMax < s.FreqMin || s.FreqStep <= 0 || s.FreqBase != 0 && (s.FreqBase < s.FreqMin || s.FreqBase > s.FreqMax):
-		return fmt.Errorf("%w: FreqMin, FreqMax, FreqStep, FreqBase", ErrSpec)
-	case s.Cores < 1 || s.Cores%s.packages() != 0:
-		return fmt.Errorf("%w: Cores %d cannot be divided among %d Packages", ErrSpec, s.Cores, s.Packages)
-	case s.TDP <= 0 || s.Peak <= 0 || s.LongWindow <= 0 || s.ShortWindow <= 0 || s.Response <= 0:
-		return fmt.Errorf("%w: TDP, Peak, LongWindow, ShortWindow, Response", ErrSpec)
-	case s.DRAMIdle < 0 || s.DRAMDynamic < 0 || s.Other < 0:
-		return fmt.Errorf("%w: DRAMIdle, DRAMDynamic, Other", ErrSpec)
-	case !(s.Efficiency > 0 && s.Efficiency <= 1) || !(s.EfficiencyDroop >= 0 && s.EfficiencyDroop < s.Efficiency):
-		return fmt.Errorf("%w: Efficiency, EfficiencyDroop", ErrSpec)
+func (s Spec) validate() error {
+	for fields, good := range map[string]bool{
+		"Idle, Dynamic":                      s.Idle >= 0 && s.Dynamic > 0,
+		"Exponent":                           s.Exponent >= 1 && s.Exponent <= 4,
+		"FreqMin, FreqMax, FreqStep":         s.FreqMin > 0 && s.FreqMax >= s.FreqMin && s.FreqStep > 0,
+		"Cores, Packages":                    s.Cores >= 1 && s.Cores%s.packages() == 0,
+		"TDP, Peak, LongWindow, ShortWindow": s.TDP > 0 && s.Peak > 0 && s.LongWindow > 0 && s.ShortWindow > 0,
+		"Response":                           s.Response > 0,
+		"DRAMIdle, DRAMDynamic, Other":       s.DRAMIdle >= 0 && s.DRAMDynamic >= 0 && s.Other >= 0,
+		"Efficiency, EfficiencyDroop":        s.Efficiency <= 1 && s.EfficiencyDroop >= 0 && s.EfficiencyDroop < s.Efficiency,
+	} {
+		if !good {
+			return fmt.Errorf("%w: %s", ErrSpec, fields)
+		}
 	}
 	return nil
 }

@@ -274,13 +274,9 @@ func (c *Cgroup) used() (time.Duration, error) {
 func (c *Cgroup) Next() time.Duration { return 0 }
 
 // pids are the processes in the group now.
-func (c *Cgroup) pids() []int {
-	var pids []int
+func (c *Cgroup) pids() (pids []int) {
 	for _, group := range c.groups {
-		text, err := os.ReadFile(filepath.Join(group, "cgroup.procs"))
-		if err != nil {
-			continue
-		}
+		text, _ := os.ReadFile(filepath.Join(group, "cgroup.procs")) // none where there is no group
 		for field := range strings.FieldsSeq(string(text)) {
 			if pid, err := strconv.Atoi(field); err == nil && pid > 1 {
 				pids = append(pids, pid)
@@ -290,20 +286,14 @@ func (c *Cgroup) pids() []int {
 	return pids
 }
 
-// Kill ends every process in the group.
-func (c *Cgroup) Kill() error {
-	for _, pid := range c.pids() {
-		_ = unix.Kill(pid, unix.SIGKILL)
-	}
-	return nil
-}
-
 // clear ends what is left in the group and removes it. A group that is not there
 // is clear.
 func (c *Cgroup) clear() error {
 	var err error
 	for range 200 { // until its processes have died
-		_ = c.Kill()
+		for _, pid := range c.pids() {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
 		err = nil
 		for _, group := range c.groups {
 			if e := os.Remove(group); e != nil && !errors.Is(e, os.ErrNotExist) {
