@@ -126,10 +126,6 @@ func (b *BMC) Close() {
 func (b *BMC) SetFault(f Fault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if f.Freeze && !b.fault.Freeze {
-		p := b.meter.at(time.Now(), b.cfg.Update)
-		b.meter.frozen = &p
-	}
 	b.fault = f
 }
 
@@ -183,7 +179,7 @@ func (b *BMC) sample(now time.Time) {
 	watts := b.cfg.Watts()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.meter.add(now, watts)
+	b.meter.add(now, watts, b.cfg.Update, b.fault.Freeze)
 	b.limit.watch(now, watts)
 }
 

@@ -126,7 +126,7 @@ func (b *BMC) powerReading(now time.Time, request []byte) ([]byte, byte) {
 	if request[0] != 1 && request[0] != 2 {
 		return nil, codeField
 	}
-	p := b.reading(now)
+	p := b.reading()
 	out := make([]byte, 17)
 	le := binary.LittleEndian
 	le.PutUint16(out[0:], toWatts(p))
@@ -202,7 +202,7 @@ func (b *BMC) activatePowerLimit(_ time.Time, request []byte) ([]byte, byte) {
 }
 
 // sensorReading is the reading of one watts sensor, in counts of 4 W.
-func (b *BMC) sensorReading(now time.Time, data []byte) ([]byte, byte) {
+func (b *BMC) sensorReading(_ time.Time, data []byte) ([]byte, byte) {
 	sensors := max(b.cfg.Supplies, 1)
 	switch {
 	case b.fault.Busy != 0:
@@ -210,7 +210,7 @@ func (b *BMC) sensorReading(now time.Time, data []byte) ([]byte, byte) {
 	case data[0] < 1 || int(data[0]) > sensors:
 		return nil, codeNotPresent
 	}
-	count := toWatts(b.reading(now)/units.Power(sensors)) / wattsPerCount
+	count := toWatts(b.reading()/units.Power(sensors)) / wattsPerCount
 	out := []byte{byte(min(count, 255)), sensorOK, sensorOK}
 	switch b.fault.Sentinel {
 	case SentinelNone:

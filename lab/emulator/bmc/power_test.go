@@ -17,13 +17,8 @@ import (
 
 func TestReadingLagsBehindThePower(t *testing.T) {
 	t.Parallel()
-	var m meter
 	began := time.Unix(1_700_000_000, 0)
-	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
-	for ms := 0; ms <= 10_000; ms += 100 {
-		m.add(at(ms), units.Power(100+ms/100)*units.Watt) // 1 W more each 100 ms
-	}
-	cases := []struct {
+	for _, c := range []struct {
 		now    int
 		update time.Duration
 		want   units.Power
@@ -31,10 +26,13 @@ func TestReadingLagsBehindThePower(t *testing.T) {
 		{7950, time.Second, 170},
 		{7950, 2 * time.Second, 160},
 		{8000, 2 * time.Second, 180},
-	}
-	for _, c := range cases {
-		if got := m.at(at(c.now), c.update); got != c.want*units.Watt {
-			t.Errorf("at %d ms, update %v: %v, want %v W", c.now, c.update, got, int64(c.want))
+	} {
+		var m meter
+		for ms := 0; ms <= c.now; ms += 100 { // 1 W more each 100 ms
+			m.add(began.Add(time.Duration(ms)*time.Millisecond), units.Power(100+ms/100)*units.Watt, c.update, false)
+		}
+		if m.shown != c.want*units.Watt {
+			t.Errorf("at %d ms, update %v: %v, want %v W", c.now, c.update, m.shown, int64(c.want))
 		}
 	}
 }

@@ -77,20 +77,28 @@ const amdSpan units.Energy = 65532610987
 
 // Shapes are the machines that there are, the default first.
 func Shapes() []Shape {
-	xeon := Shape{Powercap: Limits, DRAM: true, MaxShort: 376 * units.Watt, Hwmon: "coretemp", Zones: true, Vendor: "GenuineIntel"}
-	one, two, dies, desktop := xeon, xeon, xeon, xeon
-	one.Name, one.Spec, one.Core, one.MaxShort, one.Driver = "xeon-1s", plant.DefaultSpec(), true, 0, "acpi-cpufreq"
-	two.Name, two.Spec, two.Driver = "xeon-2s", server(2, 8), "intel_pstate"
-	dies.Name, dies.Spec, dies.Dies, dies.Driver, dies.Userspace = "xeon-4die", server(4, 8), 2, "intel_cpufreq", true
-	desktop.Name, desktop.Spec, desktop.DRAM, desktop.MaxShort, desktop.Driver = "client-psys-mmio", client(), false, 0, "intel_pstate"
-	desktop.Core, desktop.Uncore, desktop.Psys = true, true, true
-	// Its counters wrap in minutes.
-	epyc := Shape{Name: "epyc", Spec: amd(), Powercap: Counters, Core: true, Driver: "amd-pstate-epp", Hwmon: "k10temp", Vendor: "AuthenticAMD"}
-	// Two dies a socket that show one counter.
-	mirrored := epyc
-	mirrored.Name, mirrored.Spec, mirrored.Dies, mirrored.Mirrored = "epyc-mirrored", amdDies(), 2, true
 	return []Shape{
-		one, two, dies, desktop, epyc, mirrored,
+		{
+			Name: "xeon-1s", Spec: plant.DefaultSpec(), Powercap: Limits, Core: true, DRAM: true,
+			Driver: "acpi-cpufreq", Hwmon: "coretemp", Zones: true, Vendor: "GenuineIntel",
+		},
+		{
+			Name: "xeon-2s", Spec: server(2, 8), Powercap: Limits, DRAM: true, MaxShort: 376 * units.Watt,
+			Driver: "intel_pstate", Hwmon: "coretemp", Zones: true, Vendor: "GenuineIntel",
+		},
+		{
+			Name: "xeon-4die", Spec: server(4, 8), Powercap: Limits, DRAM: true, Dies: 2, MaxShort: 376 * units.Watt,
+			Driver: "intel_cpufreq", Userspace: true, Hwmon: "coretemp", Zones: true, Vendor: "GenuineIntel",
+		},
+		{
+			Name: "client-psys-mmio", Spec: client(), Powercap: Limits, Core: true, Uncore: true, Psys: true,
+			Driver: "intel_pstate", Hwmon: "coretemp", Zones: true, Vendor: "GenuineIntel",
+		},
+		{Name: "epyc", Spec: amd(), Powercap: Counters, Core: true, Driver: "amd-pstate-epp", Hwmon: "k10temp", Vendor: "AuthenticAMD"},
+		{
+			Name: "epyc-mirrored", Spec: amdDies(), Powercap: Counters, Core: true, Dies: 2, Mirrored: true,
+			Driver: "amd-pstate-epp", Hwmon: "k10temp", Vendor: "AuthenticAMD",
+		},
 		{Name: "arm-cppc", Spec: arm(), Driver: "cppc_cpufreq", Userspace: true, Zones: true},
 		{Name: "bare-vm", Spec: vm(), Vendor: "GenuineIntel"},
 	}
