@@ -78,7 +78,7 @@ const unlimited = math.MaxInt
 func newFlock(w *world) *flock {
 	f := &flock{world: w}
 	for g := range w.setup.Groups {
-		n := w.setup.size(g)
+		n := w.setup.Size(g)
 		x := &group{master: pigeon.NewMaster[placed](pigeon.MasterOptions{W: w.setup.W}), speed: 1, usable: n, slots: make([]slot, n)}
 		x.worker = x.master.Join(n, w.setup.Reserved)
 		for i := range n {

@@ -1,3 +1,17 @@
+// Package dispatch simulates the dispatch of many small tasks on traces, with Pigeon and the
+// policies that it is compared with.
+//
+// The one idea: the simulation makes no decisions. It drives the state machines of
+// jobs/dispatch/pigeon, the code of real distributors and masters, and of package eagle, and adds
+// time: a network delay between any two nodes, task times from the trace, and slots that are slower
+// under a power cap. A centralised scheduler is a pigeon.Master that has all workers.
+//
+// A job ends when its last result has arrived at its distributor; its completion time counts from
+// its arrival there. A task that meets an idle worker takes three hops with Pigeon, and four with
+// Sparrow or Eagle. A slowdown is a percentile of completion times divided by the same percentile
+// of the times of each job's longest task.
+//
+// Guarantees: the same Setup and jobs give the same Result. Each task of each job runs once.
 package dispatch
 
 import (
@@ -27,7 +41,7 @@ type job struct {
 	longest     float64
 	times       []float64
 	short       bool
-	left        int
+	bound, left int // tasks that a worker has requested, and those that have not ended
 }
 
 // world is what all policies share.
@@ -42,7 +56,6 @@ type world struct {
 	first, last float64
 	busy        float64
 	classes     map[bool]*measured
-	unused      []*job
 }
 
 // checkEvery is after how many events the context is checked.
@@ -115,14 +128,8 @@ func (w *world) admit(t *traces.Job, at float64) *job {
 	if w.jobs == 0 {
 		w.first = at
 	}
-	var j *job
-	if n := len(w.unused); n > 0 {
-		j, w.unused = w.unused[n-1], w.unused[:n-1]
-	} else {
-		j = &job{}
-	}
-	*j = job{
-		index: w.jobs, distributor: w.jobs % w.setup.Distributors, arrival: at, mean: t.Mean, times: append(j.times[:0], t.Times...),
+	j := &job{
+		index: w.jobs, distributor: w.jobs % w.setup.Distributors, arrival: at, mean: t.Mean, times: slices.Clone(t.Times),
 		short: t.Mean <= w.setup.Cutoff, left: len(t.Times),
 	}
 	for _, x := range t.Times {
@@ -145,7 +152,6 @@ func (w *world) ended(j *job, ran float64) bool {
 	if w.setup.Ended != nil {
 		w.setup.Ended(Ended{Index: j.index, Tasks: len(j.times), Completion: w.now() - j.arrival, Longest: j.longest})
 	}
-	w.unused = append(w.unused, j)
 	w.open--
 	return true
 }

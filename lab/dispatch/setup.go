@@ -118,8 +118,8 @@ type Ended struct {
 	Completion, Longest float64
 }
 
-// size is how many workers a group has. Sizes differ by at most one.
-func (s *Setup) size(group int) int { return s.from(group+1) - s.from(group) }
+// Size is how many workers a group has. Sizes differ by at most one.
+func (s *Setup) Size(group int) int { return s.from(group+1) - s.from(group) }
 
 // from is a group's first worker.
 func (s *Setup) from(group int) int { return group * s.Workers / s.Groups }
@@ -165,7 +165,7 @@ func (s *Setup) checkCaps() error {
 	last := 0.0
 	usable := make([]int, s.Groups)
 	for g := range usable {
-		usable[g] = s.size(g)
+		usable[g] = s.Size(g)
 	}
 	for i, c := range s.Caps {
 		switch {
@@ -175,8 +175,8 @@ func (s *Setup) checkCaps() error {
 			return fmt.Errorf("caps[%d].at_s is %v: must be at least %v, because caps are in order of time", i, c.At, last)
 		case !(c.Speed > 0 && c.Speed <= speedMost):
 			return fmt.Errorf("caps[%d].speed is %v: must be above 0 and at most %d", i, c.Speed, speedMost)
-		case c.Usable < 0 || c.Usable > s.size(c.Group):
-			return fmt.Errorf("caps[%d].usable is %d: group %d has %d slots", i, c.Usable, c.Group, s.size(c.Group))
+		case c.Usable < 0 || c.Usable > s.Size(c.Group):
+			return fmt.Errorf("caps[%d].usable is %d: group %d has %d slots", i, c.Usable, c.Group, s.Size(c.Group))
 		}
 		last = c.At
 		usable[c.Group] = c.Usable

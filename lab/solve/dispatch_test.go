@@ -34,7 +34,7 @@ func TestCommandPrintsContract(t *testing.T) {
 	var got map[string]json.RawMessage
 	testkit.Check(t, json.Unmarshal([]byte(stdout), &got))
 	for key, want := range map[string]string{
-		"long": `{"p50":30,"p90":30,"p99":30,"mean":30}`, "tasks": "6", "jobs": "3", "slowdown": `{"short_p99":1,"long_p99":1}`,
+		"long": `{"mean":30,"p50":30,"p90":30,"p99":30}`, "tasks": "6", "jobs": "3", "slowdown": `{"long_p99":1,"short_p99":1}`,
 	} {
 		var compact json.RawMessage = []byte(strings.Join(strings.Fields(string(got[key])), ""))
 		if string(compact) != want {
@@ -65,7 +65,7 @@ func TestCommandRefuses(t *testing.T) {
 		"load":                 {write(t, trace, `,"load":0`), "load is 0: must be above 0"},
 		"load without span":    {write(t, "3 1 1 1\n", `,"load":0.5`), "a load needs jobs at different times"},
 		"eagle's options":      {write(t, trace, `,"srpt":true`), "srpt and sbp are only for policy eagle"},
-		"eagle without short":  {`{"policy":"eagle","workers":4,"cutoff_s":1,"trace":"x"}`, "policy eagle needs at least 1 per group"},
+		"eagle without short":  {strings.NewReplacer(`"pigeon"`, `"eagle"`, `"reserved":1`, `"reserved":0`).Replace(write(t, trace, "")), "policy eagle needs at least 1 per group"},
 		"placement":            {write(t, trace, `,"placement":"random"`), "must be round-robin or block"},
 		"cap of no group":      {write(t, trace, `,"caps":[{"at_s":0,"group":2}]`), "caps[0].group is 2: must be from 0 to 1"},
 		"cap order":            {write(t, trace, `,"caps":[{"at_s":2,"group":0},{"at_s":1,"group":0}]`), "caps[1].at_s is 1: must be at least 2"},

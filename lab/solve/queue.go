@@ -18,7 +18,7 @@ import (
 
 // queue is a cluster that serves one job at a time by priority. Classes are listed from lowest to highest.
 type queue struct {
-	Discipline string `json:"discipline"`
+	Discipline queueing.Discipline `json:"discipline"`
 	Arrivals   struct {
 		Rates []float64     `json:"rates"`
 		D     [][][]float64 `json:"D"`
@@ -28,28 +28,34 @@ type queue struct {
 		A     [][]float64 `json:"A"`
 	} `json:"services"`
 	Percentiles []float64 `json:"percentiles"`
-	Moments     *int      `json:"moments"`
+	Moments     int       `json:"moments" in:"1 1e9"`
 	// Simulation is for discipline p, which has no closed form.
-	Simulation *struct {
-		Jobs         *int    `json:"jobs"`
-		Replications *int    `json:"replications"`
-		Seed         *uint64 `json:"seed"`
+	Simulation struct {
+		Jobs         int    `json:"jobs" in:"1 1e9"`
+		Replications int    `json:"replications" in:"1 1e9"`
+		Seed         uint64 `json:"seed"`
 	} `json:"simulation"`
+}
+
+func usualQueue() queue {
+	q := queue{Percentiles: []float64{0.95}, Moments: 3}
+	q.Simulation.Jobs, q.Simulation.Replications, q.Simulation.Seed = 20_000, 10, 1
+	return q
 }
 
 // statesMost bounds an MMAP's matrices.
 const statesMost = 200
 
 func solveQueue(_ context.Context, in *queue) (object, error) {
-	q, o, err := in.queue()
+	q, err := in.queue()
 	started := time.Now()
 	var answer object
-	switch {
+	switch o := (queueing.Options{Moments: in.Moments, Percentiles: in.Percentiles}); {
 	case err != nil:
 	case q.Discipline == queueing.PreemptiveRepeat:
 		answer, err = in.simulate(q, o)
 	default:
-		answer, err = in.exact(q, o)
+		answer, err = exactly(q, o)
 	}
 	if err == nil {
 		answer["solve_s"] = time.Since(started).Seconds()
@@ -59,58 +65,47 @@ func solveQueue(_ context.Context, in *queue) (object, error) {
 	if e, ok := errors.AsType[*queueing.NumericError](err); ok { // a limit of the method
 		return nil, cli.Failed(e.Hint, "%s", strings.TrimSuffix(problem, "; "+e.Hint))
 	}
-	e := cli.Usage("%s", problem)
-	e.Code, e.Hint = "input", "correct the file; see --help for its format"
 	if _, ok := errors.AsType[*queueing.UnstableError](err); ok {
+		e := cli.Usage("%s", problem)
+		e.Code = "input"
 		e.Message, e.Hint, _ = strings.Cut(problem, "; ")
+		return nil, e
 	}
-	return nil, e
+	return nil, errors.New(problem)
 }
 
-// queue is the file's queue, and its options. Its errors name a place in the file.
-func (in *queue) queue() (q queueing.Queue, o queueing.Options, err error) {
-	q = queueing.Queue{Discipline: queueing.Discipline(in.Discipline), Arrivals: queueing.Arrivals{Rates: in.Arrivals.Rates}}
-	o = queueing.Options{Moments: or(in.Moments, 3), Percentiles: in.Percentiles}
-	if o.Percentiles == nil {
-		o.Percentiles = []float64{0.95}
-	}
+// queue is the file's queue. Its errors name a place in the file.
+func (in *queue) queue() (queueing.Queue, error) {
+	q := queueing.Queue{Discipline: in.Discipline, Arrivals: queueing.Arrivals{Rates: in.Arrivals.Rates}}
 	all := []queueing.Discipline{queueing.NonPreemptive, queueing.PreemptiveResume, queueing.PreemptiveRepeat}
-	switch {
-	case !slices.Contains(all, q.Discipline):
-		return q, o, fmt.Errorf("unknown discipline %q: must be one of %v", in.Discipline, all)
-	case in.Simulation != nil && q.Discipline != queueing.PreemptiveRepeat:
-		return q, o, fmt.Errorf("simulation: leave it out; discipline %s is solved exactly", in.Discipline)
-	case o.Moments < 1:
-		return q, o, fmt.Errorf("moments is %d: must be at least 1", o.Moments)
+	if !slices.Contains(all, q.Discipline) {
+		return q, fmt.Errorf("unknown discipline %q: must be one of %v", in.Discipline, all)
 	}
 	for k, s := range in.Services {
 		p, err := queueing.NewPH(s.Alpha, s.A)
 		if err != nil {
-			return q, o, fmt.Errorf("services[%d].%s", k, strings.TrimPrefix(err.Error(), "queueing: "))
+			return q, fmt.Errorf("services[%d].%w", k, bare(err, "queueing: "))
 		}
 		q.Services = append(q.Services, p)
 	}
 	for k, rows := range in.Arrivals.D {
 		n := len(rows)
 		if n == 0 || n > statesMost {
-			return q, o, fmt.Errorf("arrivals.D[%d] has %d rows: must be from 1 to %d", k, n, statesMost)
+			return q, fmt.Errorf("arrivals.D[%d] has %d rows: must be from 1 to %d", k, n, statesMost)
 		}
 		m := mat.NewDense(n, n, nil)
 		for i, row := range rows {
 			if len(row) != n {
-				return q, o, fmt.Errorf("arrivals.D[%d][%d] has %d columns for %d rows: the matrix must be square", k, i, len(row), n)
+				return q, fmt.Errorf("arrivals.D[%d][%d] has %d columns for %d rows: the matrix must be square", k, i, len(row), n)
 			}
 			m.SetRow(i, row)
 		}
 		q.Arrivals.D = append(q.Arrivals.D, m)
 	}
-	if in.Arrivals.D != nil && q.Arrivals.D == nil {
-		q.Arrivals.D = []*mat.Dense{}
-	}
-	return q, o, nil
+	return q, nil
 }
 
-func (in *queue) exact(q queueing.Queue, o queueing.Options) (object, error) {
+func exactly(q queueing.Queue, o queueing.Options) (object, error) {
 	result, err := queueing.Solve(q, o)
 	if err != nil {
 		return nil, err
@@ -133,14 +128,8 @@ func (in *queue) exact(q queueing.Queue, o queueing.Options) (object, error) {
 }
 
 func (in *queue) simulate(q queueing.Queue, o queueing.Options) (object, error) {
-	s, seed := queueing.Simulation{Jobs: 20_000, Replications: 10, Options: o}, uint64(1)
-	if x := in.Simulation; x != nil {
-		s.Jobs, s.Replications, seed = or(x.Jobs, s.Jobs), or(x.Replications, s.Replications), or(x.Seed, seed)
-	}
-	if s.Jobs == 0 || s.Replications == 0 {
-		return nil, fmt.Errorf("simulation: jobs %d and replications %d must be above 0", s.Jobs, s.Replications)
-	}
-	seen, err := queueing.Simulate(q, s, rand.New(rand.NewPCG(seed, 0)))
+	s := in.Simulation
+	seen, err := queueing.Simulate(q, queueing.Simulation{Jobs: s.Jobs, Replications: s.Replications, Options: o}, rand.New(rand.NewPCG(s.Seed, 0)))
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +149,7 @@ func (in *queue) simulate(q queueing.Queue, o queueing.Options) (object, error) 
 		classes = append(classes, object{"sojourn": measure(c.Sojourn), "wait": measure(c.Wait)})
 	}
 	return object{"rho": seen.Rho.Value, "classes": classes, "simulation": object{
-		"jobs": s.Jobs, "replications": s.Replications, "seed": seed,
+		"jobs": s.Jobs, "replications": s.Replications, "seed": s.Seed,
 		"waste": finite(seen.Waste.Value), "waste_interval": bounds(seen.Waste), "rho_interval": bounds(seen.Rho),
 	}}, nil
 }

@@ -1,10 +1,11 @@
 // Claims: a long task goes where it would begin first, and never to the short partition; a worker with a long task rejects short probes and
 // returns the newest view; rejected probes go where the view shows no long task, in the end to the short partition; with SBP a worker
 // stays with a job until it has no task left; with SRPT the job with the least work left is served first, and no probe is overtaken by more than
-// its bound.
+// its bound; probes go to distinct workers as long as there are enough, each as likely; a worker serves short probes in order, one at a time.
 package eagle
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -110,7 +111,7 @@ func TestNodeRejectsBehindLong(t *testing.T) {
 	t.Parallel()
 	n := NewNode[string](Options{}, nil)
 	_, view := NewCentral(4, 0).Place(0, 1, 1)
-	if !n.Probe(Probe[string]{To: "short"}) || !n.Probe(Probe[string]{To: "long", Long: true, View: view}) {
+	if !n.Probe(Probe[string]{To: "short"}) || !n.Probe(Probe[string]{To: "long", View: view}) {
 		t.Fatal("an idle node rejects")
 	}
 	serve := func(want string) {
@@ -200,4 +201,71 @@ func TestShortestFirst(t *testing.T) {
 			jobs = slices.Delete(jobs, at, at+1)
 		}
 	})
+}
+
+func TestProbesAreDistinct(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		workers := rapid.IntRange(1, 40).Draw(t, "workers")
+		p := NewProber(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), workers, 0)
+		tasks := rapid.IntRange(0, 50).Draw(t, "tasks")
+		count := map[int]int{}
+		for _, w := range p.First(tasks) {
+			count[w]++
+		}
+		total := 0
+		for w, c := range count {
+			total += c
+			if w < 0 || w >= workers || c > (2*tasks+workers-1)/workers {
+				t.Fatalf("worker %d of %d has %d of %d probes", w, workers, c, 2*tasks)
+			}
+		}
+		if total != 2*tasks {
+			t.Fatalf("%d probes, want %d", total, 2*tasks)
+		}
+	})
+}
+
+func TestProbesAreUniform(t *testing.T) {
+	t.Parallel()
+	const draws, workers, tasks = 20_000, 10, 2
+	p := NewProber(rand.New(rand.NewPCG(1, 2)), workers, 0)
+	var count [workers]float64
+	for range draws {
+		for _, w := range p.First(tasks) {
+			count[w]++
+		}
+	}
+	for w, c := range count { // five standard deviations
+		if mean := 2 * draws * tasks / float64(workers); math.Abs(c-mean) > 5*math.Sqrt(mean) {
+			t.Errorf("worker %d is probed %v times of %v", w, c, mean)
+		}
+	}
+}
+
+func TestNodeServesInOrder(t *testing.T) {
+	t.Parallel()
+	n := NewNode[int](Options{}, nil)
+	next, served := 0, 0
+	for step := range 500 {
+		for range step % 4 {
+			next++
+			n.Probe(Probe[int]{To: next})
+		}
+		p, ok := n.Next()
+		if ok != (served < next) || ok && p.To != served+1 {
+			t.Fatalf("serves %d %v after %d of %d", p.To, ok, served, next)
+		}
+		if !ok {
+			continue
+		}
+		served++
+		if _, again := n.Next(); again {
+			t.Fatal("serves two at once")
+		}
+		n.Bound(step%2 == 0)
+		if step%2 == 0 {
+			n.End()
+		}
+	}
 }

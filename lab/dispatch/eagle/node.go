@@ -21,12 +21,13 @@ type Probe[P any] struct {
 	To P
 	// Estimate is the job's mean task time.
 	Estimate float64
-	// Long tasks come with the View of their placement.
-	Long bool
+	// View is that of the placement of a long task; nil for a short one.
 	View *View
 
 	delay float64 // by which other probes have overtaken it
 }
+
+func (p *Probe[P]) long() bool { return p.View != nil }
 
 // Node is a worker with one slot.
 type Node[P any] struct {
@@ -50,12 +51,12 @@ func NewNode[P any](o Options, left func(P) float64) *Node[P] {
 
 // Probe queues a probe; false if it is a short one and the worker has a long task. View says then which others have.
 func (n *Node[P]) Probe(p Probe[P]) bool {
-	if !p.Long && n.long > 0 {
-		return false
-	}
-	if p.Long {
+	switch {
+	case p.long():
 		n.long++
 		n.view = p.View
+	case n.long > 0:
+		return false
 	}
 	n.queue = append(n.queue, p)
 	return true
@@ -85,20 +86,20 @@ func (n *Node[P]) Next() (Probe[P], bool) {
 // shortest returns the place of the job with the least work left that may overtake those ahead of it. Probes of jobs without work are
 // removed.
 func (n *Node[P]) shortest() int {
-	n.queue = slices.DeleteFunc(n.queue, func(p Probe[P]) bool { return !p.Long && n.left(p.To) <= 0 })
+	n.queue = slices.DeleteFunc(n.queue, func(p Probe[P]) bool { return !p.long() && n.left(p.To) <= 0 })
 	best, least, slack := 0, math.Inf(1), math.Inf(1)
 	for i := range n.queue {
 		p := &n.queue[i]
-		if p.Long && i == 0 {
+		if p.long() && i == 0 {
 			return 0
 		}
 		if left := n.left(p.To); left < least && p.Estimate <= slack {
 			best, least = i, left
-			if p.Long {
+			if p.long() {
 				break
 			}
 		}
-		if !p.Long {
+		if !p.long() {
 			slack = min(slack, DelayMost*p.Estimate-p.delay)
 		}
 	}
@@ -107,15 +108,12 @@ func (n *Node[P]) shortest() int {
 
 // Bound says whether the scheduler had a task. If so, it runs from now on.
 func (n *Node[P]) Bound(task bool) {
-	sticks := n.options.SBP && task && !n.serving.Long
+	sticks := n.options.SBP && task && !n.serving.long()
 	if !sticks {
 		n.queue = slices.Delete(n.queue, n.place, n.place+1)
 	}
 	if !task {
-		n.busy = false
-		if n.serving.Long {
-			n.long--
-		}
+		n.End()
 		return
 	}
 	for i := range n.place {
@@ -126,7 +124,7 @@ func (n *Node[P]) Bound(task bool) {
 // End states that the task has ended.
 func (n *Node[P]) End() {
 	n.busy = false
-	if n.serving.Long {
+	if n.serving.long() {
 		n.long--
 	}
 }

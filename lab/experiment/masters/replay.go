@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -74,51 +73,26 @@ func Replay(ctx context.Context, policy, dir, bin string, of Shape, seed uint64,
 	return replay(ctx, l, s)
 }
 
-// served is what happened to one job.
-type served struct {
-	job  int
-	took time.Duration
-	err  error
-}
-
-// replay submits the jobs when they are due, to the distributors in turn. It returns at the first job that fails.
+// replay submits the jobs when they are due, to the distributors in turn. It ends at the first job that fails.
 func replay(ctx context.Context, l *Load, s system) ([]float64, error) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	took, began := make([]float64, len(l.Jobs)), time.Now()
 	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
-	took, results := make([]float64, len(l.Jobs)), make(chan served)
-	running.Go(func() { submitAll(ctx, l, s, results, &running) })
-	for range l.Jobs {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case r := <-results:
-			if r.err != nil {
-				return nil, fmt.Errorf("job %d of the load: %w", r.job+1, r.err)
-			}
-			took[r.job] = r.took.Seconds()
-		}
-	}
-	return took, nil
-}
-
-func submitAll(ctx context.Context, l *Load, s system, results chan<- served, running *sync.WaitGroup) {
-	began := time.Now()
 	for i := range l.Jobs {
 		due := began.Add(time.Duration(math.Round(l.Jobs[i].Arrival * float64(time.Second))))
 		if !pause.For(ctx, time.Until(due)) {
-			return
+			break
 		}
 		running.Go(func() {
-			r := served{job: i, err: s.run(ctx, i%s.doors(), i, &l.Jobs[i], l.Long(i))}
-			r.took = time.Since(due)
-			select {
-			case results <- r:
-			case <-ctx.Done():
+			if err := s.run(ctx, i%s.doors(), i, &l.Jobs[i], l.Long(i)); err != nil {
+				fail(fmt.Errorf("job %d of the load: %w", i+1, err))
 			}
+			took[i] = time.Since(due).Seconds()
 		})
 	}
+	running.Wait()
+	return took, context.Cause(ctx)
 }
 
 // plant is what all systems have in common: the processes, the folder, and the programs.
@@ -207,6 +181,3 @@ func await(ctx context.Context, what string, ready func() (bool, error)) error {
 		}
 	}
 }
-
-// draws is the random source of a party.
-func draws(seed uint64, at int) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(at))) }
