@@ -55,7 +55,7 @@ func Capped(ctx context.Context, site *cluster.Site, dir, bin string, slots int,
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	return replay(ctx, l, s)
+	return replay(ctx, l, s, 1)
 }
 
 // count is a program that counts.

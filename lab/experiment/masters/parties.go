@@ -17,12 +17,6 @@ import (
 	"headroom/lab/traces"
 )
 
-// part is the pure half of a distributor or of a node monitor. It belongs to one goroutine.
-type part interface {
-	// hear returns what follows from a message, in order.
-	hear(m message) []outgoing
-}
-
 // outgoing is a message to a monitor or to a distributor. A monitor's to itself starts a task on its worker.
 type outgoing struct {
 	to int
@@ -63,7 +57,7 @@ const (
 	refuse                 // to a distributor: a probe
 )
 
-// parties are the distributors and node monitors of a system that probes. Each has a goroutine that owns its part,
+// parties are the distributors and node monitors of a system that probes. Each has a goroutine that owns its pure part,
 // and takes one message after the other. Each monitor has a connection to each distributor, as on other machines.
 type parties struct {
 	*plant
@@ -71,7 +65,7 @@ type parties struct {
 	served *slots
 	// hubBox and nodeBox are the inboxes, links the connections of each distributor by node, and of each node by distributor.
 	hubBox, nodeBox     []chan message
-	hubLinks, nodeLinks [][]chan message
+	hubLinks, nodeLinks [][]*json.Encoder
 	// central is the distributor that takes long jobs, or none.
 	central int
 
@@ -117,45 +111,37 @@ func startParties(ctx context.Context, p *plant, seed uint64, central int) (syst
 	return s, nil
 }
 
-func boxes(n int) (all []chan message) {
-	for range n {
-		all = append(all, make(chan message, boxRoom))
-	}
-	return all
-}
-
 func (s *parties) begin(seed uint64) (err error) {
-	count := max(s.Distributors, s.central+1)
-	s.hubBox, s.nodeBox = boxes(count), boxes(s.Workers())
 	if s.served, err = serveSlots(s.taskEnded); err != nil {
 		return err
 	}
-	s.nodeLinks = make([][]chan message, s.Workers())
-	for i := range count {
-		links := boxes(s.Workers())
-		s.hubLinks = append(s.hubLinks, links)
-		if err := s.connect(i, links); err != nil {
+	for range s.Workers() {
+		s.nodeBox = append(s.nodeBox, make(chan message, boxRoom))
+	}
+	s.nodeLinks = make([][]*json.Encoder, s.Workers())
+	for i := range max(s.Distributors, s.central+1) {
+		s.hubBox = append(s.hubBox, make(chan message, boxRoom))
+		if err := s.connect(i); err != nil {
 			return err
 		}
-	}
-	for i := range count {
 		h := &hub{jobs: map[int]*heldJob{}, prober: eagle.NewProber(rand.New(rand.NewPCG(seed, uint64(i))), s.Workers(), s.short())}
 		if i == s.central {
 			h.central = eagle.NewCentral(s.Workers(), s.short())
 		}
-		s.running.Go(func() { s.own(s.hubBox[i], h, func(o outgoing) { s.post(s.hubLinks[i][o.to], o.message) }) })
+		s.own(s.hubBox[i], h.hear, func(o outgoing) error {
+			o.Hub = i
+			return s.hubLinks[i][o.to].Encode(o.message)
+		})
 	}
 	for i := range s.Workers() {
 		m := &monitor{node: eagle.NewNode[asked](eagle.Options{}, nil)}
-		s.running.Go(func() {
-			s.own(s.nodeBox[i], m, func(o outgoing) {
-				if o.to == self {
-					s.served.start(nodeName(i), s.task(strconv.Itoa(o.Job), o.Task, o.Length))
-					return
-				}
-				o.Node = i
-				s.post(s.nodeLinks[i][o.to], o.message)
-			})
+		s.own(s.nodeBox[i], m.hear, func(o outgoing) error {
+			if o.to == self {
+				s.served.start(nodeName(i), s.task(strconv.Itoa(o.Job), o.Task, o.Length))
+				return nil
+			}
+			o.Node = i
+			return s.nodeLinks[i][o.to].Encode(o.message)
 		})
 		if err := s.startWorker(nodeName(i), s.served.address); err != nil {
 			return err
@@ -166,35 +152,34 @@ func (s *parties) begin(seed uint64) (err error) {
 
 func nodeName(i int) string { return "w" + strconv.Itoa(i) }
 
-// connect opens a connection of each monitor to a distributor, over which both sides pass messages on.
-func (s *parties) connect(hub int, links []chan message) error {
+// connect opens a connection of each monitor to a distributor.
+func (s *parties) connect(hub int) error {
 	l, err := rpc.Listen("127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = l.Close() }()
-	for node := range links {
+	s.hubLinks = append(s.hubLinks, nil)
+	for node := range s.nodeLinks {
 		c, err := (&net.Dialer{}).DialContext(s.alive, "tcp", l.Addr().String())
 		if err != nil {
 			return fmt.Errorf("masters: node monitor %d: %w", node, err)
 		}
+		s.read(c, s.nodeBox[node])
+		s.nodeLinks[node] = append(s.nodeLinks[node], json.NewEncoder(c))
 		d, err := l.Accept()
 		if err != nil {
-			return errors.Join(fmt.Errorf("masters: distributor %d: %w", hub, err), c.Close())
+			return fmt.Errorf("masters: distributor %d: %w", hub, err)
 		}
-		out := make(chan message, boxRoom)
-		s.nodeLinks[node] = append(s.nodeLinks[node], out)
-		s.carry(c, out, func(m message) {
-			m.Hub = hub
-			s.post(s.nodeBox[node], m)
-		})
-		s.carry(d, links[node], func(m message) { s.post(s.hubBox[hub], m) })
+		s.read(d, s.hubBox[hub])
+		s.hubLinks[hub] = append(s.hubLinks[hub], json.NewEncoder(d))
 	}
 	return nil
 }
 
-// carry passes messages on in both directions until the system ends.
-func (s *parties) carry(c net.Conn, out <-chan message, heard func(message)) {
+// read passes a connection's messages on until the system ends, and closes it then.
+func (s *parties) read(c net.Conn, box chan<- message) {
+	context.AfterFunc(s.alive, func() { _ = c.Close() })
 	s.running.Go(func() {
 		in := json.NewDecoder(c)
 		for {
@@ -203,41 +188,31 @@ func (s *parties) carry(c net.Conn, out <-chan message, heard func(message)) {
 				s.fail(fmt.Errorf("masters: connection: %w", err))
 				return
 			}
-			heard(m)
-		}
-	})
-	s.running.Go(func() {
-		defer func() { _ = c.Close() }() // ends the reader
-		to := json.NewEncoder(c)
-		for {
-			select {
-			case <-s.alive.Done():
-				return
-			case m := <-out:
-				if err := to.Encode(m); err != nil {
-					s.fail(fmt.Errorf("masters: connection: %w", err))
-				}
-			}
+			s.post(box, m)
 		}
 	})
 }
 
-// own runs the part of a party.
-func (s *parties) own(box <-chan message, p part, send func(outgoing)) {
-	for {
-		select {
-		case <-s.alive.Done():
-			return
-		case m := <-box:
-			if m.Kind == ended && m.Hub != self {
-				s.count(m.Job)
-			}
-			m.at = time.Since(s.began).Seconds()
-			for _, o := range p.hear(m) {
-				send(o)
+// own runs the pure part of a party: hear returns what follows from a message, in order.
+func (s *parties) own(box <-chan message, hear func(message) []outgoing, send func(outgoing) error) {
+	s.running.Go(func() {
+		for {
+			select {
+			case <-s.alive.Done():
+				return
+			case m := <-box:
+				if m.Kind == ended && m.Hub != self {
+					s.count(m.Job)
+				}
+				m.at = time.Since(s.began).Seconds()
+				for _, o := range hear(m) {
+					if err := send(o); err != nil {
+						s.fail(fmt.Errorf("masters: connection: %w", err))
+					}
+				}
 			}
 		}
-	}
+	})
 }
 
 // taskEnded notifies a monitor that its worker's task has ended.
@@ -262,9 +237,6 @@ func (s *parties) count(job int) {
 		}
 	}
 }
-
-// doors implements system: the central distributor is none of them.
-func (s *parties) doors() int { return s.Distributors }
 
 func (s *parties) run(ctx context.Context, at, job int, j *traces.Job, long bool) error {
 	if long && s.central != none {

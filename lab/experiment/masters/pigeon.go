@@ -75,8 +75,6 @@ func newPigeon(ctx context.Context, groups []distributor.Group, count, each int,
 	return s, nil
 }
 
-func (s *pigeonSystem) doors() int { return len(s.distributors) }
-
 func (s *pigeonSystem) run(ctx context.Context, at, job int, j *traces.Job, long bool) error {
 	name := "j" + strconv.Itoa(job+1)
 	f, err := s.distributors[at].Submit(ctx, distributor.Job{Tasks: len(j.Times), High: !long, Task: func(index, attempt int) *headroomv1.Task {

@@ -39,8 +39,6 @@ func (s Shape) short() int { return s.Groups * s.Reserved }
 
 // system is a cluster that runs jobs.
 type system interface {
-	// doors is how many distributors take jobs.
-	doors() int
 	// run gives a job to a distributor, counted from 0, and returns when all its tasks have ended well.
 	run(ctx context.Context, distributor, job int, j *traces.Job, long bool) error
 	// close ends what was started.
@@ -70,11 +68,11 @@ func Replay(ctx context.Context, policy, dir, bin string, of Shape, seed uint64,
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	return replay(ctx, l, s)
+	return replay(ctx, l, s, of.Distributors)
 }
 
 // replay submits the jobs when they are due, to the distributors in turn. It ends at the first job that fails.
-func replay(ctx context.Context, l *Load, s system) ([]float64, error) {
+func replay(ctx context.Context, l *Load, s system, distributors int) ([]float64, error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	took, began := make([]float64, len(l.Jobs)), time.Now()
@@ -85,7 +83,7 @@ func replay(ctx context.Context, l *Load, s system) ([]float64, error) {
 			break
 		}
 		running.Go(func() {
-			if err := s.run(ctx, i%s.doors(), i, &l.Jobs[i], l.Long(i)); err != nil {
+			if err := s.run(ctx, i%distributors, i, &l.Jobs[i], l.Long(i)); err != nil {
 				fail(fmt.Errorf("job %d of the load: %w", i+1, err))
 			}
 			took[i] = time.Since(due).Seconds()

@@ -95,25 +95,19 @@ func same(a, b *headroomv1.TaskRef) bool {
 	return a.GetJob() == b.GetJob() && a.GetIndex() == b.GetIndex()
 }
 
-// heard takes a worker's message: results come alone or several at once.
+// heard takes a worker's message: results come alone or several at once, and may be repeated.
 func (s *slots) heard(node string, m *headroomv1.WorkerMessage) {
 	for _, r := range append(m.GetResults().GetResults(), m.GetResult()) {
-		if s.first(node, r) {
+		s.mu.Lock()
+		news := r != nil && s.given[node] != nil && same(s.given[node].GetRef(), r.GetRef())
+		if news {
+			delete(s.given, node)
+		}
+		s.mu.Unlock()
+		if news {
 			s.ended(node, r)
 		}
 	}
-}
-
-// first reports whether a result is news.
-func (s *slots) first(node string, r *headroomv1.TaskResult) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.given[node]
-	if r == nil || t == nil || !same(t.GetRef(), r.GetRef()) {
-		return false
-	}
-	delete(s.given, node)
-	return true
 }
 
 // connected is how many workers there are.
