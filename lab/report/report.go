@@ -17,6 +17,11 @@ type Report struct {
 
 // Print writes the report as JSON or as a table.
 func (r *Report) Print(w io.Writer, out *cli.Output) error {
+	for i := range r.Targets {
+		if t := &r.Targets[i]; t.Verdict != NotRun {
+			t.Met = new(t.Verdict == Met || t.Verdict == Order)
+		}
+	}
 	if out.IsJSON() {
 		return out.JSON(w, r)
 	}

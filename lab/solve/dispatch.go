@@ -16,13 +16,13 @@ import (
 // dispatching is a simulation of the jobs of a trace.
 type dispatching struct {
 	Policy       dispatch.Policy `json:"policy"`
-	Workers      int             `json:"workers"`
+	Workers      int             `json:"workers" in:"1 1e6"`
 	Groups       int             `json:"groups"`
 	Reserved     int             `json:"reserved"`
-	W            *int            `json:"w"`
-	Cutoff       *float64        `json:"cutoff_s" need:"the mean task time up to which a job is short"`
-	Hop          float64         `json:"hop_s"`
-	Distributors int             `json:"distributors"`
+	W            *int            `json:"w" in:"1 1e9"`
+	Cutoff       *float64        `json:"cutoff_s" in:"0 1e300" need:"the mean task time up to which a job is short"`
+	Hop          float64         `json:"hop_s" in:"0 10"`
+	Distributors int             `json:"distributors" in:"1 1000"`
 	Seed         uint64          `json:"seed"`
 	Trace        string          `json:"trace" need:"a file with a line per job"`
 	// Load is what the arrivals are stretched to: beyond 1 the queues grow until the trace ends.
@@ -31,9 +31,9 @@ type dispatching struct {
 	SRPT      bool     `json:"srpt"`
 	SBP       bool     `json:"sbp"`
 	Caps      []struct {
-		At     float64  `json:"at_s"`
+		At     float64  `json:"at_s" in:"0 1e300"`
 		Group  int      `json:"group"`
-		Speed  *float64 `json:"speed"`
+		Speed  *float64 `json:"speed" in:"1e-9 100"`
 		Usable *int     `json:"usable"`
 	} `json:"caps"`
 }
@@ -74,10 +74,7 @@ func (in *dispatching) setup() (dispatch.Setup, error) {
 		Policy: in.Policy, Workers: in.Workers, Groups: in.Groups, Reserved: in.Reserved, Hop: in.Hop, Seed: in.Seed,
 		Distributors: in.Distributors, SRPT: in.SRPT, SBP: in.SBP, Cutoff: *in.Cutoff,
 	}
-	switch {
-	case in.W != nil && *in.W < 1:
-		return s, fmt.Errorf("w is %d: must be at least 1, or null for strict priority", *in.W)
-	case in.W != nil:
+	if in.W != nil {
 		s.W = *in.W
 	}
 	switch {

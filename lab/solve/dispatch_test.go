@@ -56,7 +56,7 @@ func TestCommandRefuses(t *testing.T) {
 		"groups":               {strings.Replace(write(t, trace, ""), `"groups":2`, `"groups":5`, 1), "groups is 5: must be from 1 to 4"},
 		"reserved above group": {strings.Replace(write(t, trace, ""), `"reserved":1`, `"reserved":3`, 1), "reserved is 3 per group: must be from 0 to 2, the workers of a group"},
 		"all reserved":         {strings.Replace(write(t, trace, ""), `"reserved":1`, `"reserved":2`, 1), "long jobs would never run"},
-		"W of 0":               {strings.Replace(write(t, trace, ""), `"w":null`, `"w":0`, 1), "w is 0: must be at least 1, or null for strict priority"},
+		"W of 0":               {strings.Replace(write(t, trace, ""), `"w":null`, `"w":0`, 1), "w is 0: must be from 1"},
 		"negative hop":         {strings.Replace(write(t, trace, ""), `"hop_s":0`, `"hop_s":-1`, 1), "hop_s is -1: must be from 0"},
 		"no cutoff":            {strings.Replace(write(t, trace, ""), `"cutoff_s":5,`, ``, 1), "cutoff_s is missing"},
 		"negative cutoff":      {strings.Replace(write(t, trace, ""), `"cutoff_s":5`, `"cutoff_s":-5`, 1), "cutoff_s is -5"},

@@ -105,20 +105,23 @@ func (in *queue) queue() (queueing.Queue, error) {
 	return q, nil
 }
 
+// exactly solves a queue as if it had been simulated without a spread.
 func exactly(q queueing.Queue, o queueing.Options) (object, error) {
 	result, err := queueing.Solve(q, o)
 	if err != nil {
 		return nil, err
 	}
 	measure := func(m queueing.Measure) object {
-		moments, at := []*float64{}, object{}
+		s := queueing.SimulatedMeasure{Mean: queueing.Interval{Value: m.Mean}}
 		for _, x := range m.Moments {
-			moments = append(moments, finite(x))
+			s.Moments = append(s.Moments, queueing.Interval{Value: x})
 		}
 		for _, p := range m.Percentiles {
-			at[percentile(p.P)] = finite(p.At)
+			s.Percentiles = append(s.Percentiles, queueing.SimulatedPercentile{P: p.P, At: queueing.Interval{Value: p.At}})
 		}
-		return object{"mean": finite(m.Mean), "moments": moments, "percentiles": at}
+		out := measured(s)
+		delete(out, "interval")
+		return out
 	}
 	classes := []object{}
 	for _, c := range result.Classes {
@@ -127,32 +130,32 @@ func exactly(q queueing.Queue, o queueing.Options) (object, error) {
 	return object{"rho": result.Rho, "classes": classes}, nil
 }
 
+func measured(m queueing.SimulatedMeasure) object {
+	moments, at, intervals := []*float64{}, object{}, object{}
+	for _, x := range m.Moments {
+		moments = append(moments, finite(x.Value))
+	}
+	for _, p := range m.Percentiles {
+		key := strconv.FormatFloat(p.P, 'f', -1, 64) // as in the file: "0.95"
+		at[key], intervals[key] = finite(p.At.Value), bounds(p.At)
+	}
+	return object{"mean": finite(m.Mean.Value), "moments": moments, "percentiles": at, "interval": object{"mean": bounds(m.Mean), "percentiles": intervals}}
+}
+
+func bounds(i queueing.Interval) [2]*float64 { return [2]*float64{finite(i.Low), finite(i.High)} }
+
 func (in *queue) simulate(q queueing.Queue, o queueing.Options) (object, error) {
 	s := in.Simulation
 	seen, err := queueing.Simulate(q, queueing.Simulation{Jobs: s.Jobs, Replications: s.Replications, Options: o}, rand.New(rand.NewPCG(s.Seed, 0)))
 	if err != nil {
 		return nil, err
 	}
-	bounds := func(i queueing.Interval) [2]*float64 { return [2]*float64{finite(i.Low), finite(i.High)} }
-	measure := func(m queueing.SimulatedMeasure) object {
-		moments, at, intervals := []*float64{}, object{}, object{}
-		for _, x := range m.Moments {
-			moments = append(moments, finite(x.Value))
-		}
-		for _, p := range m.Percentiles {
-			at[percentile(p.P)], intervals[percentile(p.P)] = finite(p.At.Value), bounds(p.At)
-		}
-		return object{"mean": finite(m.Mean.Value), "moments": moments, "percentiles": at, "interval": object{"mean": bounds(m.Mean), "percentiles": intervals}}
-	}
 	classes := []object{}
 	for _, c := range seen.Classes {
-		classes = append(classes, object{"sojourn": measure(c.Sojourn), "wait": measure(c.Wait)})
+		classes = append(classes, object{"sojourn": measured(c.Sojourn), "wait": measured(c.Wait)})
 	}
 	return object{"rho": seen.Rho.Value, "classes": classes, "simulation": object{
 		"jobs": s.Jobs, "replications": s.Replications, "seed": s.Seed,
 		"waste": finite(seen.Waste.Value), "waste_interval": bounds(seen.Waste), "rho_interval": bounds(seen.Rho),
 	}}, nil
 }
-
-// percentile is the key of a percentile, as in the file: "0.95".
-func percentile(p float64) string { return strconv.FormatFloat(p, 'f', -1, 64) }
