@@ -148,7 +148,8 @@ func (w *world) ended(j *job, ran float64) bool {
 	if j.left--; j.left > 0 {
 		return false
 	}
-	w.classes[j.short].add(w.now()-j.arrival, j.longest)
+	class := w.classes[j.short]
+	class.completion, class.longest = append(class.completion, w.now()-j.arrival), append(class.longest, j.longest)
 	if w.setup.Ended != nil {
 		w.setup.Ended(Ended{Index: j.index, Tasks: len(j.times), Completion: w.now() - j.arrival, Longest: j.longest})
 	}
@@ -157,7 +158,8 @@ func (w *world) ended(j *job, ran float64) bool {
 }
 
 func (w *world) result() Result {
-	r := Result{Short: w.classes[true].class(), Long: w.classes[false].class(), Tasks: w.tasks, Jobs: w.jobs}
+	short, long := w.classes[true], w.classes[false]
+	r := Result{Short: ClassOf(short.completion, short.longest), Long: ClassOf(long.completion, long.longest), Tasks: w.tasks, Jobs: w.jobs}
 	if span := w.last - w.first; span > 0 {
 		r.Util = w.busy / (span * float64(w.setup.Workers))
 	}
@@ -184,25 +186,22 @@ type Class struct {
 // measured collects a class.
 type measured struct{ completion, longest []float64 }
 
-func (m *measured) add(completion, longest float64) {
-	m.completion, m.longest = append(m.completion, completion), append(m.longest, longest)
-}
-
-func (m *measured) class() Class {
-	c := Class{Jobs: len(m.completion)}
-	slices.Sort(m.completion)
-	slices.Sort(m.longest)
-	c.P50, c.P90, c.P99 = Percentile(m.completion, 0.5), Percentile(m.completion, 0.9), Percentile(m.completion, 0.99)
-	c.Slow99 = c.P99 / Percentile(m.longest, 0.99)
-	for _, x := range m.completion {
+// ClassOf returns the class of jobs with these completion times and times of their longest tasks, which it sorts.
+func ClassOf(completion, longest []float64) Class {
+	c := Class{Jobs: len(completion)}
+	slices.Sort(completion)
+	slices.Sort(longest)
+	c.P50, c.P90, c.P99 = percentile(completion, 0.5), percentile(completion, 0.9), percentile(completion, 0.99)
+	c.Slow99 = c.P99 / percentile(longest, 0.99)
+	for _, x := range completion {
 		c.Mean += x
 	}
 	c.Mean /= float64(c.Jobs)
 	return c
 }
 
-// Percentile returns the value below which the part p of sorted values lies, interpolated linearly between the two nearest; NaN of none.
-func Percentile(sorted []float64, p float64) float64 {
+// percentile returns the value below which the part p of sorted values lies, interpolated linearly between the two nearest; NaN of none.
+func percentile(sorted []float64, p float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()
 	}

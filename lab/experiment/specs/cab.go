@@ -64,21 +64,22 @@ func cab() []*experiment.Spec {
 		Name: "cab-yarn", Says: "CAB on Hadoop: set 3 of Table I at 80 %, capped at 57 % of full power", Variants: []string{cabUncapped, cabCapped, cabOurs, cabStepped},
 		Files: []string{harness.JarHadoop, harness.JarHadoopApps}, Pairs: 5, Run: runCAB,
 	}
-	gone := func(id, what, figure string) experiment.Claim {
-		return experiment.Claim{
-			ID: id, What: what + ": how much of the cap's impact goes away", Unit: "%",
+	ratio := func(id, what, variant, above, below string, met experiment.Aim) {
+		s.Claims = append(s.Claims, experiment.Claim{ID: id, What: what, Value: experiment.Ratio(variant, above, below), Met: met, Order: experiment.Mean(report.Below(1))})
+	}
+	for _, x := range []struct{ id, what, figure string }{{"Y1", "runtime of the set", "set_s"}, {"Y1/jobs", "runtime of a job, mean", "jobs_s"}} {
+		s.Claims = append(s.Claims, experiment.Claim{
+			ID: x.id, What: x.what + ": how much of the cap's impact goes away", Unit: "%",
 			Value: func(p experiment.Pair) float64 {
-				held, mine := experiment.Change(figure, cabCapped, cabUncapped)(p)/100, experiment.Change(figure, cabOurs, cabUncapped)(p)/100
+				held, mine := experiment.Change(x.figure, cabCapped, cabUncapped)(p)/100, experiment.Change(x.figure, cabOurs, cabUncapped)(p)/100
 				if held < impactMin {
 					return math.NaN()
 				}
 				return 100 * (1 - mine/held)
 			},
-			Met:   experiment.Aim{Mean: report.AtLeast(impactDown), Bounds: report.Above(impactBound)},
-			Order: experiment.Within(report.Above(0)),
-		}
+			Met: experiment.Aim{Mean: report.AtLeast(impactDown), Bounds: report.Above(impactBound)}, Order: experiment.Within(report.Above(0)),
+		})
 	}
-	s.Claims = append(s.Claims, gone("Y1", "runtime of the set", "set_s"), gone("Y1/jobs", "runtime of a job, mean", "jobs_s"))
 	for _, j := range cabJobs() {
 		kept := claim("Y2/"+j.name, j.name+": map tasks done over its floor's, the least of all variants", "", report.AtLeast(1), func(p experiment.Pair) float64 {
 			least := math.Inf(1)
@@ -90,13 +91,10 @@ func cab() []*experiment.Spec {
 		kept.Every = true
 		s.Claims = append(s.Claims, kept)
 	}
-	ratio := func(id, what, variant, above, below string, met experiment.Aim) experiment.Claim {
-		return experiment.Claim{ID: id, What: what, Value: experiment.Ratio(variant, above, below), Met: met, Order: experiment.Mean(report.Below(1))}
-	}
-	s.Claims = append(s.Claims,
-		ratio("Y3", "error of finish times in the capped run: ours over the paper's filter", cabCapped, "foreseen_ours", "foreseen_filter", experiment.Mean(report.Below(errorRatio))),
-		ratio("D10/yarn", "eq. (1) after a step of the budget: error of finish times, with its power term over without", cabStepped, "step_filter", "step_filter_blind", experiment.Within(report.Below(1))),
-		ratio("D10/yarn-learned", "the learned curve after a step: error of finish times, with power over blind to it", cabStepped, "step_learned", "step_learned_blind", experiment.Within(report.Below(1))))
+	below := experiment.Within(report.Below(1))
+	ratio("Y3", "error of finish times in the capped run: ours over the paper's filter", cabCapped, "foreseen_ours", "foreseen_filter", experiment.Mean(report.Below(errorRatio)))
+	ratio("D10/yarn", "eq. (1) after a step of the budget: error of finish times, with its power term over without", cabStepped, "step_filter", "step_filter_blind", below)
+	ratio("D10/yarn-learned", "the learned curve after a step: error of finish times, with power over blind to it", cabStepped, "step_learned", "step_learned_blind", below)
 	return []*experiment.Spec{s}
 }
 
@@ -199,16 +197,15 @@ func (c *cabRun) exact() bool { return c.Variant != cabOurs }
 
 // job is a job of the set as it is submitted.
 func (c *cabRun) job(j cabJob) hadoop.Job {
-	in, out := c.Path("in"), c.Path("out", j.name)
-	job := hadoop.Job{Program: j.name, Queue: fmt.Sprint("q", j.queue), Args: []string{in, out}}
+	out, jar := c.Path("out", j.name), c.Program(harness.JarHadoopApps)
+	job := map[string]hadoop.Job{
+		"pi":        {Jar: jar, Args: []string{strconv.Itoa(cabMaps), strconv.Itoa(cabPoints), out}},
+		"wordcount": {Args: []string{c.Path("in"), out}},
+		"topn":      {Jar: jar, Args: []string{c.Path("in"), out, strconv.Itoa(cabTop)}},
+	}[j.name]
+	job.Program, job.Queue = j.name, fmt.Sprint("q", j.queue)
 	if c.exact() {
 		job.Queue = fmt.Sprint("e", j.queue)
-	}
-	switch j.name {
-	case "pi":
-		job.Jar, job.Args = c.Program(harness.JarHadoopApps), []string{strconv.Itoa(cabMaps), strconv.Itoa(cabPoints), out}
-	case "topn":
-		job.Jar, job.Args = c.Program(harness.JarHadoopApps), append(job.Args, strconv.Itoa(cabTop))
 	}
 	return c.hooks.Into(job)
 }
