@@ -137,20 +137,18 @@ func (s *parties) begin(seed uint64) (err error) {
 		m := &monitor{node: eagle.NewNode[asked](eagle.Options{}, nil)}
 		s.own(s.nodeBox[i], m.hear, func(o outgoing) error {
 			if o.to == self {
-				s.served.start(nodeName(i), s.task(strconv.Itoa(o.Job), o.Task, o.Length))
+				s.served.start(s.nodes[i], s.task(strconv.Itoa(o.Job), o.Task, o.Length))
 				return nil
 			}
 			o.Node = i
 			return s.nodeLinks[i][o.to].Encode(o.message)
 		})
-		if err := s.startWorker(nodeName(i), s.served.address); err != nil {
+		if err := s.startWorker(s.nodes[i], s.served.address); err != nil {
 			return err
 		}
 	}
 	return nil
 }
-
-func nodeName(i int) string { return "w" + strconv.Itoa(i) }
 
 // connect opens a connection of each monitor to a distributor.
 func (s *parties) connect(hub int) error {
@@ -218,7 +216,7 @@ func (s *parties) own(box <-chan message, hear func(message) []outgoing, send fu
 // taskEnded notifies a monitor that its worker's task has ended.
 func (s *parties) taskEnded(node string, r *headroomv1.TaskResult) {
 	job, err := strconv.Atoi(r.GetRef().GetJob())
-	at, bad := strconv.Atoi(node[1:])
+	at, bad := strconv.Atoi(node[1:]) // as newPlant names them
 	if err := errors.Join(failed(r), err, bad); err != nil {
 		s.fail(err)
 		return

@@ -15,6 +15,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/pause"
+	"headroom/jobs/dispatch/pigeon"
 	"headroom/lab/cluster"
 	"headroom/lab/traces"
 )
@@ -97,15 +98,20 @@ func replay(ctx context.Context, l *Load, s system, distributors int) ([]float64
 type plant struct {
 	Shape
 
-	group     *cluster.Group
-	dir       string
-	scheduler string
-	sleep     string
-	// startWorker starts a worker of one slot that pulls from addr, startMaster the master of a group.
+	// groups and nodes are the names of groups and of workers, of so many slots each.
+	groups, nodes  []string
+	slots          int
+	spread         pigeon.Spread
+	group          *cluster.Group
+	dir, scheduler string
+	// argv is the program of a task of this length, s.
+	argv func(length float64) []string
+	// startWorker starts a worker that pulls from addr, startMaster the master of a group.
 	startWorker func(name, addr string) error
 	startMaster func(group, listen string, reserved int) error
 }
 
+// newPlant is a plant whose tasks sleep.
 func newPlant(dir, bin string, of Shape) (*plant, error) {
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {
@@ -116,23 +122,29 @@ func newPlant(dir, bin string, of Shape) (*plant, error) {
 			return nil, fmt.Errorf("masters: folder of the run: %w", err)
 		}
 	}
-	g, err := cluster.NewGroup(filepath.Join(dir, "logs"))
-	if err != nil {
+	p := &plant{Shape: of, slots: 1, spread: pigeon.Even, dir: dir, scheduler: filepath.Join(bin, "scheduler")}
+	if p.group, err = cluster.NewGroup(filepath.Join(dir, "logs")); err != nil {
 		return nil, err
 	}
-	p := &plant{Shape: of, group: g, dir: dir, scheduler: filepath.Join(bin, "scheduler"), sleep: sleep}
+	for g := range of.Groups {
+		p.groups = append(p.groups, "g"+strconv.Itoa(g+1))
+	}
+	for w := range of.Workers() {
+		p.nodes = append(p.nodes, "w"+strconv.Itoa(w))
+	}
+	p.argv = func(length float64) []string { return []string{sleep, strconv.FormatFloat(length, 'f', 6, 64)} }
 	p.startWorker = func(name, addr string) error {
 		// A worker of one slot needs one thread of Go's; 120 of them share the machine.
-		_, err := p.group.Start(name, []string{"GOMAXPROCS=1"}, p.workerCommand(name, addr, 1)...)
+		_, err := p.group.Start(name, []string{"GOMAXPROCS=1"}, p.workerCommand(name, addr)...)
 		return err
 	}
 	p.startMaster = func(group, listen string, reserved int) error { return p.master(group, listen, reserved) }
 	return p, nil
 }
 
-func (p *plant) workerCommand(name, addr string, slots int) []string {
+func (p *plant) workerCommand(name, addr string) []string {
 	return []string{
-		p.scheduler, "worker", "--node", name, "--scheduler", addr, "--slots", strconv.Itoa(slots), "--dir", filepath.Join(p.dir, "work", name), "--dev", "--log-level", "warn",
+		p.scheduler, "worker", "--node", name, "--scheduler", addr, "--slots", strconv.Itoa(p.slots), "--dir", filepath.Join(p.dir, "work", name), "--dev", "--log-level", "warn",
 	}
 }
 
@@ -144,11 +156,11 @@ func (p *plant) master(group, listen string, reserved int, more ...string) error
 	return err
 }
 
-// task is a task of a load: a sleep.
+// task is a task of a load.
 func (p *plant) task(job string, index int, length float64) *headroomv1.Task {
 	return &headroomv1.Task{
 		Ref:    &headroomv1.TaskRef{Job: job, Phase: "map", Index: uint32(index)},
-		Argv:   []string{p.sleep, strconv.FormatFloat(length, 'f', 6, 64)},
+		Argv:   p.argv(length),
 		Output: filepath.Join(p.dir, "out", job+"-"+strconv.Itoa(index)),
 		Dir:    p.dir,
 	}

@@ -100,7 +100,7 @@ func TestSystemsRunAllTasksOnce(t *testing.T) {
 func TestFailedTaskEndsTheReplay(t *testing.T) {
 	t.Parallel()
 	p := tiny(t)
-	p.sleep = "/bin/false"
+	p.argv = func(float64) []string { return []string{"/bin/false"} }
 	s := testkit.Need(startSparrow(t.Context(), p, 1))(t)
 	_, err := replay(t.Context(), burst(4), s, p.Distributors)
 	if err == nil || !strings.Contains(err.Error(), "exit code 1") {
