@@ -104,12 +104,8 @@ func (c *campaign) step(ctx context.Context, s *Spec, tried map[attempt]bool) (m
 // look is the noise of the machine now, and what machine it is.
 func look() (bench.Noise, string) {
 	m, noise := bench.Look()
-	cpu := "unknown processor"
-	if m.CPU != nil {
-		cpu = *m.CPU
-	}
 	host, _ := os.Hostname() // two machines of one kind are two machines
-	return noise, fmt.Sprintf("%s, %d cores, %s", host, m.Cores, cpu)
+	return noise, fmt.Sprintf("%s, %d cores, %s", host, m.Cores, cli.Opt(m.CPU, func(name string) string { return name }))
 }
 
 // usual is how long a run takes: as long as the longest so far.

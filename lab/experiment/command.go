@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,10 @@ type options struct {
 // NewCommand is `powerlab campaign` over all specs.
 func NewCommand(specs []*Spec) *cobra.Command {
 	o := options{dir: filepath.Join("lab", "results")}
+	var names []string
+	for _, s := range specs {
+		names = append(names, s.Name)
+	}
 	cmd := &cobra.Command{
 		Use:   "campaign [SPEC...]",
 		Short: "Measure Headroom on real programs, in runs that may be interrupted",
@@ -42,22 +47,20 @@ of further pairs that are needed.
 It needs root for the engines' cgroups, "make build", and for Hadoop and Spark "make hooks" and a JDK. The
 exit code of --report is 8 if a claim is short.`,
 		Example: "  powerlab campaign\n  powerlab campaign arbiter-local --for 150m\n  powerlab campaign cab-yarn dias-spark --resume\n  powerlab campaign --report -o json",
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return names(specs), cobra.ShellCompDirectiveNoFileComp
-		},
+		ValidArgsFunction: cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			chosen := specs
-			if len(args) > 0 {
-				chosen = nil
-			}
+			var chosen []*Spec
 			for _, name := range args {
-				i := slices.Index(names(specs), name)
+				i := slices.Index(names, name)
 				if i < 0 {
 					e := cli.Usage("unknown experiment %q", name)
-					e.Hint = "use one of " + strings.Join(names(specs), ", ")
+					e.Hint = "use one of " + strings.Join(names, ", ")
 					return e
 				}
 				chosen = append(chosen, specs[i])
+			}
+			if len(args) == 0 {
+				chosen = specs
 			}
 			return o.run(cmd, chosen, len(args) > 0)
 		},
@@ -72,13 +75,6 @@ exit code of --report is 8 if a claim is short.`,
 	f.StringVar(&o.traces, "traces", "", "folder of published traces, for pigeon, sparrow and eagle")
 	o.output.Flags(cmd)
 	return cmd
-}
-
-func names(specs []*Spec) (all []string) {
-	for _, s := range specs {
-		all = append(all, s.Name)
-	}
-	return all
 }
 
 func (o *options) run(cmd *cobra.Command, specs []*Spec, named bool) error {
@@ -106,14 +102,11 @@ func (o *options) run(cmd *cobra.Command, specs []*Spec, named bool) error {
 		return cli.Failed("run it as root", "campaign needs root: it slows down real processes with cgroups")
 	}
 	c := campaign{dir: o.dir, traces: o.traces, look: look, note: func(format string, args ...any) { cli.Notef(cmd.ErrOrStderr(), format, args...) }}
-	if o.bin == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return err
-		}
-		o.bin = filepath.Dir(self)
+	self, err := os.Executable()
+	if err != nil {
+		return err
 	}
-	if c.bin, err = filepath.Abs(o.bin); err != nil {
+	if c.bin, err = filepath.Abs(cmp.Or(o.bin, filepath.Dir(self))); err != nil {
 		return err
 	}
 	if o.span > 0 {

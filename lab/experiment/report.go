@@ -44,16 +44,13 @@ func printList(w io.Writer, out *cli.Output, all []Listed) error {
 	var rows [][]string
 	for _, l := range all {
 		variants := strings.Join(l.Variants, " ")
-		if len(l.Variants) > variantsMost {
+		if len(l.Variants) > 5 {
 			variants = fmt.Sprintf("%d variants", len(l.Variants))
 		}
 		rows = append(rows, []string{l.Spec, fmt.Sprintf("%d of %d", l.Pairs, l.Needed), strconv.Itoa(l.Runs), strconv.Itoa(l.Noisy), variants, l.Says})
 	}
 	return out.Table(w, []string{"SPEC", "PAIRS", "RUNS", "NOISY", "VARIANTS", "WHAT"}, rows)
 }
-
-// variantsMost is how many variants a table names.
-const variantsMost = 5
 
 // judged are the claims of specs by what their files have.
 func judged(dir string, specs []*Spec) (all []Judged, err error) {
@@ -68,17 +65,15 @@ func judged(dir string, specs []*Spec) (all []Judged, err error) {
 }
 
 func rows(all []Judged) (rows [][]string) {
-	for i := range all {
-		j := &all[i]
-		verdict := string(j.Verdict)
+	for _, j := range all {
+		verdict, bounds := string(j.Verdict), ""
 		if j.More > 0 {
 			verdict += fmt.Sprintf(", %d more", j.More)
 		}
-		bounds := ""
-		if j.Low != nil && j.High != nil {
+		if j.Low != nil {
 			bounds = fmt.Sprintf("%.2f to %.2f", *j.Low, *j.High)
 		}
-		got := cli.Opt(j.Got, func(x float64) string { return strings.TrimSpace(strconv.FormatFloat(x, 'f', 2, 64) + " " + j.Unit) })
+		got := cli.Opt(j.Got, func(x float64) string { return strings.TrimSpace(fmt.Sprintf("%.2f %s", x, j.Unit)) })
 		rows = append(rows, []string{j.Spec, j.Claim, j.What, got, bounds, strconv.Itoa(j.Pairs), verdict})
 	}
 	return rows
@@ -108,9 +103,9 @@ func printJudged(w io.Writer, out *cli.Output, dir string, specs []*Spec) error 
 		return err
 	}
 	var names []string
-	for i := range all {
-		if all[i].Verdict == report.Short {
-			names = append(names, all[i].Spec+" "+all[i].Claim)
+	for _, j := range all {
+		if j.Verdict == report.Short {
+			names = append(names, j.Spec+" "+j.Claim)
 		}
 	}
 	if len(names) == 0 {

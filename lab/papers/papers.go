@@ -3,7 +3,6 @@
 //
 // The one idea: a paper's number is a target with an id, judged by the rules of package report. A
 // study drives the decisions of production code on the lab's physics, and makes no decisions itself.
-// The tests of each study repeat it with deliberate mistakes, which show which targets detect them.
 //
 // Guarantees: the same seed gives the same bytes. Exit code 0 means that no target is short, 8 that
 // some are.
