@@ -137,7 +137,6 @@ func Simulate(door Door, l Load) (*Outcome, error) {
 	return &r.out, nil
 }
 
-// setTick schedules the next tick that the door needs.
 func (r *run) setTick() {
 	if r.ticking {
 		r.clock.Cancel(r.tick)
@@ -151,7 +150,6 @@ func (r *run) setTick() {
 	}
 }
 
-// end reports to the door that a job has done its work.
 func (r *run) end(now time.Time, i int) ([]admission.Decision, error) {
 	e := &r.out.Jobs[i]
 	decisions, met, err := r.door.Finished(now, strconv.Itoa(i), duration(r.Jobs[i].Work))
@@ -163,7 +161,6 @@ func (r *run) end(now time.Time, i int) ([]admission.Decision, error) {
 	return decisions, err
 }
 
-// leave ends the run of a job that did so much work.
 func (r *run) leave(i int, work float64) {
 	now, e := r.clock.Now(), &r.out.Jobs[i]
 	e.got, e.Finish = work, &now
@@ -173,7 +170,6 @@ func (r *run) leave(i int, work float64) {
 	}
 }
 
-// carryOut applies a decision about a job.
 func (r *run) carryOut(d *admission.Decision) error {
 	i, err := strconv.Atoi(d.ID)
 	if err != nil {
@@ -247,7 +243,6 @@ func (o *Outcome) Judge(jobs []Job) {
 // slack is by how much a time may miss another through rounding, s.
 const slack = 1e-6
 
-// ratio is a part of a whole; nil of nothing.
 func ratio(part, whole float64) *float64 {
 	if whole <= 0 {
 		return nil

@@ -28,7 +28,6 @@ type distributor struct {
 	heard []float64
 }
 
-// task is a task of a job.
 type task struct {
 	job  *job
 	time float64
@@ -58,7 +57,6 @@ type report struct {
 	aheadLow, aheadHigh int
 }
 
-// slot runs a task, or none.
 type slot struct {
 	id      pigeon.ID // of the master
 	event   events.ID // its result
@@ -131,7 +129,6 @@ func (f *flock) send(d *distributor) {
 	}
 }
 
-// take places a batch at a master.
 func (f *flock) take(g int, batch []pigeon.Send[task]) {
 	f.reportAll()
 	x := f.groups[g]
@@ -142,7 +139,6 @@ func (f *flock) take(g int, batch []pigeon.Send[task]) {
 	f.hear(f.distributors[batch[0].Task.job.distributor], g, x.report(f.now()))
 }
 
-// start starts what a master can.
 func (f *flock) start(g int) {
 	x := f.groups[g]
 	for s, more := x.master.Next(); more; s, more = x.master.Next() {
@@ -179,7 +175,6 @@ func (f *flock) end(g int, i int32) {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// report is a master's report at a time.
 func (x *group) report(at float64) report {
 	s := x.master.State()
 	ahead := s.RunningHigh + s.RunningLow + s.WaitingHigh

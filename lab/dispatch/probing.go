@@ -22,7 +22,6 @@ func newProbing(w *world) *probing {
 	return p
 }
 
-// workLeft is what Eagle's SRPT goes by.
 func (j *job) workLeft() float64 { return float64(len(j.times)-j.bound) * j.mean }
 
 func (p *probing) long(j *job) bool { return p.central != nil && !j.short }

@@ -26,22 +26,16 @@ import (
 	"headroom/lab/traces"
 )
 
-// Ranks of events at one time: a cap comes before what starts under it.
-const (
-	rankCap  = 0
-	rankTask = 1
-)
+// Events at one time come by rank: a cap before what starts under it.
+const rankCap, rankTask = 0, 1
 
 // job is one that has arrived and has not ended.
 type job struct {
-	index       int
-	distributor int
-	arrival     float64
-	mean        float64
-	longest     float64
-	times       []float64
-	short       bool
-	bound, left int // tasks that a worker has requested, and those that have not ended
+	index, distributor     int
+	arrival, mean, longest float64
+	times                  []float64
+	short                  bool
+	bound, left            int // tasks that a worker has requested, and those that have not ended
 }
 
 // world is what all policies share.
@@ -69,8 +63,17 @@ func Run(ctx context.Context, setup Setup, jobs iter.Seq2[*traces.Job, error]) (
 	if err := setup.check(); err != nil {
 		return Result{}, err
 	}
-	w := &world{setup: setup, random: rand.New(rand.NewPCG(setup.Seed, 0)), classes: map[bool]*measured{true: {}, false: {}}}
-	arrive := w.policy()
+	if setup.Policy == Eagle || setup.Policy == Central {
+		setup.Reserved, setup.Groups = setup.Reserved*setup.Groups, 1
+	}
+	short, long := &measured{}, &measured{}
+	w := &world{setup: setup, random: rand.New(rand.NewPCG(setup.Seed, 0)), classes: map[bool]*measured{true: short, false: long}}
+	var arrive func(*job)
+	if setup.Policy == Eagle || setup.Policy == Sparrow {
+		arrive = newProbing(w).arrive
+	} else {
+		arrive = newFlock(w).arrive
+	}
 	for t, err := range jobs {
 		if err != nil {
 			return Result{}, err
@@ -85,14 +88,16 @@ func Run(ctx context.Context, setup Setup, jobs iter.Seq2[*traces.Job, error]) (
 	if err := w.pass(ctx, math.Inf(1)); err != nil {
 		return Result{}, err
 	}
-	r := w.result()
 	if w.open > 0 {
-		return r, fmt.Errorf("%d of %d jobs never end: no slot can run their tasks", w.open, r.Jobs)
+		return Result{}, fmt.Errorf("%d of %d jobs never end: no slot can run their tasks", w.open, w.jobs)
+	}
+	r := Result{Short: ClassOf(short.completion, short.longest), Long: ClassOf(long.completion, long.longest), Tasks: w.tasks, Jobs: w.jobs}
+	if span := w.last - w.first; span > 0 {
+		r.Util = w.busy / (span * float64(setup.Workers))
 	}
 	return r, nil
 }
 
-// pass lets everything happen that is due up to a time.
 func (w *world) pass(ctx context.Context, until float64) error {
 	for do, ok := w.clock.Before(until); ok; do, ok = w.clock.Before(until) {
 		if w.count++; w.count%checkEvery == 0 && ctx.Err() != nil {
@@ -105,35 +110,15 @@ func (w *world) pass(ctx context.Context, until float64) error {
 
 func (w *world) now() float64 { return w.clock.Now() }
 
-// hop does something when a message has arrived.
 func (w *world) hop(do func()) { w.clock.Schedule(w.now()+w.setup.Hop, rankTask, do) }
 
-// policy returns what dispatches the tasks of a job that arrives.
-func (w *world) policy() (arrive func(*job)) {
-	switch w.setup.Policy {
-	case Sparrow:
-		return newProbing(w).arrive
-	case Eagle:
-		w.setup.one()
-		return newProbing(w).arrive
-	case Central:
-		w.setup.one()
-	case Pigeon, Ours, OursWeighted, Queues, TwoQueues:
-	}
-	return newFlock(w).arrive
-}
-
-// admit makes a job of the trace's.
 func (w *world) admit(t *traces.Job, at float64) *job {
 	if w.jobs == 0 {
 		w.first = at
 	}
 	j := &job{
 		index: w.jobs, distributor: w.jobs % w.setup.Distributors, arrival: at, mean: t.Mean, times: slices.Clone(t.Times),
-		short: t.Mean <= w.setup.Cutoff, left: len(t.Times),
-	}
-	for _, x := range t.Times {
-		j.longest = max(j.longest, x)
+		short: t.Mean <= w.setup.Cutoff, left: len(t.Times), longest: slices.Max(t.Times),
 	}
 	w.jobs++
 	w.open++
@@ -157,15 +142,6 @@ func (w *world) ended(j *job, ran float64) bool {
 	return true
 }
 
-func (w *world) result() Result {
-	short, long := w.classes[true], w.classes[false]
-	r := Result{Short: ClassOf(short.completion, short.longest), Long: ClassOf(long.completion, long.longest), Tasks: w.tasks, Jobs: w.jobs}
-	if span := w.last - w.first; span > 0 {
-		r.Util = w.busy / (span * float64(w.setup.Workers))
-	}
-	return r
-}
-
 // Result is the result of a simulation.
 type Result struct {
 	Short, Long Class
@@ -183,7 +159,6 @@ type Class struct {
 	Slow99 float64
 }
 
-// measured collects a class.
 type measured struct{ completion, longest []float64 }
 
 // ClassOf returns the class of jobs with these completion times and times of their longest tasks, which it sorts.

@@ -12,14 +12,10 @@ type Policy string
 
 // The policies.
 const (
-	// Pigeon splits jobs evenly over the groups.
-	Pigeon Policy = "pigeon"
-	// Sparrow probes two workers a task.
-	Sparrow Policy = "sparrow"
-	// Eagle places long jobs centrally and probes for short ones.
-	Eagle Policy = "eagle"
-	// Central is Pigeon with one group.
-	Central Policy = "central"
+	Pigeon  Policy = "pigeon"  // splits jobs evenly over the groups
+	Sparrow Policy = "sparrow" // probes two workers a task
+	Eagle   Policy = "eagle"   // places long jobs centrally and probes for short ones
+	Central Policy = "central" // is Pigeon with one group
 	// Ours is Pigeon with splits in proportion to the groups' learned power, the remainder to where least is ahead.
 	Ours Policy = "ours"
 	// OursWeighted splits in proportion to the groups' learned power, without their queues.
@@ -107,12 +103,6 @@ type Ended struct {
 
 // Size is how many workers a group has. Sizes differ by at most one.
 func (s *Setup) Size(group int) int { return (group+1)*s.Workers/s.Groups - group*s.Workers/s.Groups }
-
-// one makes the Setup that of a single group.
-func (s *Setup) one() {
-	s.Reserved *= s.Groups
-	s.Groups = 1
-}
 
 // check returns an error for values that do not fit each other.
 func (s *Setup) check() error {

@@ -19,7 +19,6 @@ import (
 // runMost bounds it on slower ones.
 const runUsual, runMost = 6 * time.Minute, 12 * time.Minute
 
-// campaign makes the runs that specs need.
 type campaign struct {
 	// dir is the folder of results, bin that of the programs, traces that of published traces.
 	dir, bin, traces string

@@ -13,7 +13,6 @@ import (
 	"headroom/internal/cli"
 )
 
-// options are the flags of `powerlab campaign`.
 type options struct {
 	span                     time.Duration
 	resume, report, markdown bool
@@ -46,7 +45,7 @@ of further pairs that are needed.
 
 It needs root for the engines' cgroups, "make build", and for Hadoop and Spark "make hooks" and a JDK. The
 exit code of --report is 8 if a claim is short.`,
-		Example: "  powerlab campaign\n  powerlab campaign arbiter-local --for 150m\n  powerlab campaign cab-yarn dias-spark --resume\n  powerlab campaign --report -o json",
+		Example:           "  powerlab campaign\n  powerlab campaign arbiter-local --for 150m\n  powerlab campaign cab-yarn dias-spark --resume\n  powerlab campaign --report -o json",
 		ValidArgsFunction: cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var chosen []*Spec

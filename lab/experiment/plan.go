@@ -49,7 +49,6 @@ func wholePairs(s *Spec, records []Record) (all []Pair) {
 	return all
 }
 
-// attempt identifies a run.
 type attempt struct {
 	seed    uint64
 	variant string

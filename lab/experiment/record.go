@@ -40,13 +40,11 @@ const (
 	driftMost  = 15
 )
 
-// noisy reports whether the machine did too much else.
 func noisy(before, after *bench.Noise) bool {
 	drift := 100 * math.Abs(after.Median/before.Median-1)
 	return before.Spread > spreadMost || after.Spread > spreadMost || !(drift <= driftMost)
 }
 
-// path is the file of results of a spec.
 func path(dir, spec string) string { return filepath.Join(dir, spec+".jsonl") }
 
 // Read reads the finished runs of a spec; none where there is no file. A torn last line, which a killed

@@ -22,7 +22,6 @@ type Listed struct {
 	Noisy    int      `json:"runs_not_counted"`
 }
 
-// list are the specs with what there is of each.
 func list(dir string, specs []*Spec) (all []Listed, err error) {
 	for _, s := range specs {
 		records, err := Read(dir, s.Name)
@@ -52,7 +51,6 @@ func printList(w io.Writer, out *cli.Output, all []Listed) error {
 	return out.Table(w, []string{"SPEC", "PAIRS", "RUNS", "NOISY", "VARIANTS", "WHAT"}, rows)
 }
 
-// judged are the claims of specs by what their files have.
 func judged(dir string, specs []*Spec) (all []Judged, err error) {
 	for _, s := range specs {
 		records, err := Read(dir, s.Name)

@@ -69,7 +69,6 @@ type deflatedJob struct {
 	CV      float64 `json:"cv"`
 }
 
-// frontierMost bounds the points of the frontier in the answer.
 const frontierMost = 30
 
 func deflate(_ context.Context, in *deflating) (object, error) {
@@ -140,7 +139,6 @@ func (in *deflating) answer(a *deflation.Answer) object {
 	return out
 }
 
-// point is a setting of the classes.
 func (in *deflating) point(p *deflation.Point) object {
 	classes := []object{}
 	for i, s := range p.Classes {

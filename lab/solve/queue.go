@@ -43,7 +43,6 @@ func usualQueue() queue {
 	return q
 }
 
-// statesMost bounds an MMAP's matrices.
 const statesMost = 200
 
 func solveQueue(_ context.Context, in *queue) (object, error) {

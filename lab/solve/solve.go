@@ -117,7 +117,6 @@ func check(v reflect.Value, place, bounds string) error {
 	return nil
 }
 
-// within checks a number by the bounds of a tag.
 func within(place string, x float64, bounds string) error {
 	var low, high float64
 	if n, _ := fmt.Sscan(bounds, &low, &high); n < 2 || x >= low && x <= high {

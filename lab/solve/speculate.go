@@ -192,7 +192,6 @@ func (t *speculatedTask) task() (speculation.Task, error) {
 	return out, nil
 }
 
-// samples adds the file's samples to past ones.
 func (in *speculating) samples(past *speculation.Samples) error {
 	for i, s := range in.Samples {
 		x := speculation.Sample{

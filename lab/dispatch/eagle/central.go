@@ -81,15 +81,11 @@ func (c *Central) Place(now float64, tasks int, estimate float64) (placed []int,
 	return placed, c.view()
 }
 
-// wait returns how long a new task would wait.
 func (q *queue) wait(now float64) float64 {
-	if q.tasks == 0 {
-		return 0
+	if q.tasks > 0 && q.running {
+		return max(0, q.work-min(now-q.since, q.estimate))
 	}
-	if !q.running {
-		return q.work
-	}
-	return max(0, q.work-min(now-q.since, q.estimate))
+	return q.work
 }
 
 func (c *Central) sink(i int) {
@@ -130,9 +126,8 @@ func (c *Central) Started(worker int, now, estimate float64) {
 func (c *Central) Ended(worker int, estimate float64) {
 	q := &c.workers[worker]
 	q.running = false
-	q.tasks--
 	q.work -= estimate
-	if q.tasks == 0 {
+	if q.tasks--; q.tasks == 0 {
 		q.work = 0 // no rest of rounding
 	}
 }

@@ -224,7 +224,6 @@ func (s *parties) taskEnded(node string, r *headroomv1.TaskResult) {
 	s.post(s.nodeBox[at], message{Kind: ended, Node: at, Hub: self, Job: job, Task: int(r.GetRef().GetIndex())})
 }
 
-// count records that a task has ended.
 func (s *parties) count(job int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -121,7 +121,9 @@ func Capped(ctx context.Context, site *cluster.Site, dir, bin string, slots int,
 	for _, c := range site.Addresses() {
 		coordinators = append(coordinators, "--coordinators", c)
 	}
-	p.startMaster = func(group, listen string, reserved int) error { return p.master(group, listen, reserved, coordinators...) }
+	p.startMaster = func(group, listen string, reserved int) error {
+		return p.master(group, listen, reserved, coordinators...)
+	}
 	p.startWorker = func(name, addr string) error {
 		on := cluster.OnNode(filepath.Join(bin, "powerlab"), site.NodeDir(), name)
 		_, err := p.group.Start("worker-"+name, nil, on(p.workerCommand(name, addr))...)

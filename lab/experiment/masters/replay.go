@@ -32,7 +32,6 @@ func (l *Load) Long(job int) bool { return l.Jobs[job].Mean > l.Cutoff }
 // Shape is how many workers there are in how many groups, how many of each group are reserved for short jobs, and the distributors.
 type Shape struct{ Groups, Each, Reserved, Distributors int }
 
-// Workers is their number.
 func (s Shape) Workers() int { return s.Groups * s.Each }
 
 // short is how many workers take no tasks of long jobs.
@@ -156,7 +155,6 @@ func (p *plant) master(group, listen string, reserved int, more ...string) error
 	return err
 }
 
-// task is a task of a load.
 func (p *plant) task(job string, index int, length float64) *headroomv1.Task {
 	return &headroomv1.Task{
 		Ref:    &headroomv1.TaskRef{Job: job, Phase: "map", Index: uint32(index)},
@@ -177,7 +175,6 @@ func failed(r *headroomv1.TaskResult) error {
 // startPatience bounds the time until all processes have found each other.
 const startPatience = 2 * time.Minute
 
-// await looks until ready.
 func await(ctx context.Context, what string, ready func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()

@@ -46,10 +46,10 @@ const (
 	sampling, stepWindow = 5 * time.Second, 20 * time.Second
 )
 
-// cabStep is a budget from when a part of all maps is done: the paper's caps on its server.
-type cabStep struct{ cap, from float64 }
-
-func cabSteps() []cabStep { return []cabStep{{250. / 350, 0}, {200. / 350, 0.2}, {175. / 350, 0.45}} }
+// cabSteps are budgets, each from when a part of all maps is done: the paper's caps on its server.
+func cabSteps() []struct{ cap, from float64 } {
+	return []struct{ cap, from float64 }{{250. / 350, 0}, {200. / 350, 0.2}, {175. / 350, 0.45}}
+}
 
 // cabJob is an application of the set, in the queue 1 to 3 of the quality requested.
 type cabJob struct {
@@ -98,7 +98,6 @@ func cab() []*experiment.Spec {
 	return []*experiment.Spec{s}
 }
 
-// cabRun is one run in progress.
 type cabRun struct {
 	*harness.Lab
 
@@ -195,7 +194,6 @@ func (c *cabRun) start(ctx context.Context) (err error) {
 // exact reports whether the variant's jobs are in queues that guarantee all tasks.
 func (c *cabRun) exact() bool { return c.Variant != cabOurs }
 
-// job is a job of the set as it is submitted.
 func (c *cabRun) job(j cabJob) hadoop.Job {
 	out, jar := c.Path("out", j.name), c.Program(harness.JarHadoopApps)
 	job := map[string]hadoop.Job{
@@ -233,7 +231,6 @@ func (c *cabRun) submit(ctx context.Context) error {
 	return c.hadoop.SetQueues(ctx, cabQueues(false)) // their nodes are still full
 }
 
-// hold brings the first cap to the nodes and lets the maps begin.
 func (c *cabRun) hold(ctx context.Context) error {
 	parts := map[string]float64{cabUncapped: 1, cabCapped: cabCap, cabOurs: cabCap, cabStepped: cabSteps()[0].cap}
 	if err := c.budget(ctx, parts[c.Variant]); err != nil {
@@ -289,7 +286,6 @@ func (c *cabRun) follow(ctx context.Context) error {
 	return nil
 }
 
-// end takes Hadoop's results.
 func (c *cabRun) end(ctx context.Context) error {
 	for i, j := range c.jobs {
 		r, err := j.Wait(ctx)

@@ -34,7 +34,6 @@ const (
 	shortWithin, longWithin, deviations = 15., 5., 3.
 )
 
-// fig411 is the set-up of the figure.
 func fig411() masters.Shape { return masters.Shape{Groups: 3, Each: 40, Reserved: 4, Distributors: 10} }
 
 func replays() (all []*experiment.Spec) {
@@ -61,7 +60,6 @@ func replays() (all []*experiment.Spec) {
 	})
 }
 
-// replayClaim is that a quantile lies near the simulation's.
 func replayClaim(policy, load, class string, q int) experiment.Claim {
 	name, within, unit := fmt.Sprintf("%s_p%d", class, q), shortWithin, "%"
 	if class == "long" {
@@ -80,7 +78,6 @@ func replayClaim(policy, load, class string, q int) experiment.Claim {
 		})
 }
 
-// replayed are the first jobs of the trace with this load.
 func replayed(r *experiment.Run) (*masters.Load, error) {
 	f, err := traces.Open(r.Traces, "pigeon-google"+r.Variant)
 	if err != nil {

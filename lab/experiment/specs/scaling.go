@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -249,16 +250,13 @@ func stages(began time.Time, tasks []spark.TaskRecord) (experiment.Figures, erro
 		return nil, errors.New("scaling: the event log has no tasks")
 	}
 	first, last := map[int]time.Time{}, map[int]time.Time{}
-	begin := tasks[0].Begun
 	for _, t := range tasks {
 		if at, known := first[t.Stage]; !known || t.Begun.Before(at) {
 			first[t.Stage] = t.Begun
 		}
 		last[t.Stage] = later(last[t.Stage], t.Ended)
-		if t.Begun.Before(begin) {
-			begin = t.Begun
-		}
 	}
+	begin := slices.MinFunc(slices.Collect(maps.Values(first)), time.Time.Compare)
 	f := experiment.Figures{"launch_s": begin.Sub(began).Seconds()}
 	for stage, at := range first {
 		f["stages_s"] += last[stage].Sub(at).Seconds()
