@@ -17,7 +17,7 @@ func newProbing(w *world) *probing {
 		p.central = eagle.NewCentral(w.setup.Workers, w.setup.Reserved)
 	}
 	for range w.setup.Workers {
-		p.nodes = append(p.nodes, eagle.NewNode(eagle.Options{SRPT: w.setup.SRPT, SBP: w.setup.SBP}, (*job).workLeft))
+		p.nodes = append(p.nodes, eagle.NewNode(w.setup.SRPT, w.setup.SBP, (*job).workLeft))
 	}
 	return p
 }

@@ -2,7 +2,6 @@ package solve
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -50,7 +49,7 @@ func dispatchTasks(ctx context.Context, in *dispatching) (object, error) {
 	defer func() { _ = f.Close() }()
 	if in.Load != nil {
 		if s.Stretch, err = in.stretch(f); err != nil {
-			return nil, explained(err)
+			return nil, err
 		}
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
 			return nil, cli.Usage("trace: %w", err)
@@ -58,7 +57,7 @@ func dispatchTasks(ctx context.Context, in *dispatching) (object, error) {
 	}
 	r, err := dispatch.Run(ctx, s, traces.Tasks(f, in.Trace))
 	if err != nil {
-		return nil, explained(err)
+		return nil, err
 	}
 	class := func(c dispatch.Class) object {
 		return object{"p50": finite(c.P50), "p90": finite(c.P90), "p99": finite(c.P99), "mean": finite(c.Mean)}
@@ -98,17 +97,6 @@ func (in *dispatching) setup() (dispatch.Setup, error) {
 		s.Caps = append(s.Caps, limit)
 	}
 	return s, nil
-}
-
-// explained is an error of a run; that of a trace with a hint.
-func explained(err error) error {
-	if e, ok := errors.AsType[*traces.Error](err); ok {
-		return &cli.Error{
-			Code: "input", Exit: cli.ExitUsage, Message: e.Error(), Err: err,
-			Hint: "correct the trace: each line is arrival, number of tasks, mean time, then the time of each task, in seconds",
-		}
-	}
-	return err
 }
 
 // stretch is the factor of the arrivals at which the trace offers the load to the workers.

@@ -142,17 +142,15 @@ func (in *speculating) tasks() (tasks []speculation.Task, ids []any, err error) 
 
 // compareIDs orders numbers before texts, and texts by their bytes.
 func compareIDs(a, b any) int {
-	x, isNumber := a.(float64)
-	y, areNumbers := b.(float64)
-	switch {
-	case isNumber && areNumbers:
-		return cmp.Compare(x, y)
-	case isNumber:
-		return -1
-	case areNumbers:
-		return 1
+	x, areNumbers := a.(float64)
+	y, isNumber := b.(float64)
+	if areNumbers == isNumber {
+		return cmp.Or(cmp.Compare(x, y), cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)))
 	}
-	return cmp.Compare(a.(string), b.(string))
+	if areNumbers {
+		return -1
+	}
+	return 1
 }
 
 func (in *speculating) bound() (speculation.Bound, error) {

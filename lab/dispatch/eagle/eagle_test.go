@@ -109,7 +109,7 @@ func TestRejectedProbesGoElsewhere(t *testing.T) {
 
 func TestNodeRejectsBehindLong(t *testing.T) {
 	t.Parallel()
-	n := NewNode[string](Options{}, nil)
+	n := NewNode[string](false, false, nil)
 	_, view := NewCentral(4, 0).Place(0, 1, 1)
 	if !n.Probe(Probe[string]{To: "short"}) || !n.Probe(Probe[string]{To: "long", View: view}) {
 		t.Fatal("an idle node rejects")
@@ -141,7 +141,7 @@ func TestNodeRejectsBehindLong(t *testing.T) {
 
 func TestStickyBatch(t *testing.T) {
 	t.Parallel()
-	n := NewNode[string](Options{SBP: true}, nil)
+	n := NewNode[string](false, true, nil)
 	n.Probe(Probe[string]{To: "a"})
 	n.Probe(Probe[string]{To: "b"})
 	for step, want := range []string{"a", "a", "a", "b"} {
@@ -165,7 +165,7 @@ func TestShortestFirst(t *testing.T) {
 	type job struct{ left, estimate, overtaken float64 }
 	rapid.Check(t, func(t *rapid.T) {
 		jobs := []*job{}
-		n := NewNode(Options{SRPT: true}, func(j *job) float64 { return j.left })
+		n := NewNode(true, false, func(j *job) float64 { return j.left })
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			if rapid.Bool().Draw(t, "arrives") {
 				j := &job{left: float64(rapid.IntRange(0, 50).Draw(t, "left")), estimate: float64(rapid.IntRange(1, 5).Draw(t, "estimate"))}
@@ -245,7 +245,7 @@ func TestProbesAreUniform(t *testing.T) {
 
 func TestNodeServesInOrder(t *testing.T) {
 	t.Parallel()
-	n := NewNode[int](Options{}, nil)
+	n := NewNode[int](false, false, nil)
 	next, served := 0, 0
 	for step := range 500 {
 		for range step % 4 {

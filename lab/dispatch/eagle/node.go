@@ -8,15 +8,7 @@ import (
 // DelayMost is how much SRPT may delay a probe, as a multiple of its job's task time.
 const DelayMost = 5
 
-// Options of a Node.
-type Options struct {
-	// SRPT serves the job with the least work left first; without it the first come.
-	SRPT bool
-	// SBP asks for more tasks of a short job before the next probe is served.
-	SBP bool
-}
-
-// Probe waits at a Node. P is what it says, such as whom to ask for a task.
+// Probe waits at a Node. P is its content, such as the scheduler that has the tasks.
 type Probe[P any] struct {
 	To P
 	// Estimate is the job's mean task time.
@@ -31,7 +23,9 @@ func (p *Probe[P]) long() bool { return p.View != nil }
 
 // Node is a worker with one slot.
 type Node[P any] struct {
-	options Options
+	// srpt serves the job with the least work left first; without it the first come. sbp asks for more tasks of a short job
+	// before the next probe is served.
+	srpt, sbp bool
 	// left is the work of a job that no worker has begun, in seconds; 0 if there is none.
 	left  func(P) float64
 	queue []Probe[P]
@@ -44,12 +38,12 @@ type Node[P any] struct {
 	long int
 }
 
-// NewNode returns an idle Node. left returns the work of a probe's job that no worker has begun; only SRPT uses it.
-func NewNode[P any](o Options, left func(P) float64) *Node[P] {
-	return &Node[P]{options: o, left: left}
+// NewNode returns an idle Node, with SRPT and SBP where they are on. left returns the work of a probe's job that no worker has begun; only SRPT uses it.
+func NewNode[P any](srpt, sbp bool, left func(P) float64) *Node[P] {
+	return &Node[P]{srpt: srpt, sbp: sbp, left: left}
 }
 
-// Probe queues a probe; false if it is a short one and the worker has a long task. View says then which others have.
+// Probe queues a probe; false if it is a short one and the worker has a long task. View shows which others have one.
 func (n *Node[P]) Probe(p Probe[P]) bool {
 	switch {
 	case p.long():
@@ -72,7 +66,7 @@ func (n *Node[P]) Next() (Probe[P], bool) {
 		return Probe[P]{}, false
 	}
 	n.place = 0
-	if n.options.SRPT {
+	if n.srpt {
 		n.place = n.shortest()
 	}
 	if n.place >= len(n.queue) {
@@ -106,9 +100,9 @@ func (n *Node[P]) shortest() int {
 	return best
 }
 
-// Bound says whether the scheduler had a task. If so, it runs from now on.
+// Bound takes the answer whether the scheduler had a task. If so, it runs from now on.
 func (n *Node[P]) Bound(task bool) {
-	sticks := n.options.SBP && task && !n.serving.long()
+	sticks := n.sbp && task && !n.serving.long()
 	if !sticks {
 		n.queue = slices.Delete(n.queue, n.place, n.place+1)
 	}

@@ -134,7 +134,7 @@ func (s *parties) begin(seed uint64) (err error) {
 		})
 	}
 	for i := range s.Workers() {
-		m := &monitor{node: eagle.NewNode[asked](eagle.Options{}, nil)}
+		m := &monitor{node: eagle.NewNode[asked](false, false, nil)}
 		s.own(s.nodeBox[i], m.hear, func(o outgoing) error {
 			if o.to == self {
 				s.served.start(s.nodes[i], s.task(strconv.Itoa(o.Job), o.Task, o.Length))

@@ -403,9 +403,6 @@ func miss(said, truth time.Duration) float64 {
 // cap are.
 func observed(j *headroomv1.Job) (o progress.Observation, known bool) {
 	p, share := j.GetProgress(), j.GetOutlook().GetCapShare()
-	if p.RuntimeS == nil || share == 0 {
-		return o, false
-	}
 	o = progress.Observation{
 		Elapsed: time.Duration(p.GetRuntimeS() * float64(time.Second)), Tasks: int(p.GetTasks()), Done: int(p.GetDone()), Work: -1, Reduced: -1,
 		Power: units.FromWatts(cluster.Rated().Watts() * share), Full: cluster.Rated(), Containers: float64(max(1, int(p.GetContainers())-1)),
@@ -417,5 +414,5 @@ func observed(j *headroomv1.Job) (o progress.Observation, known bool) {
 	if p.Reduced != nil {
 		o.Reduced = p.GetReduced()
 	}
-	return o, true
+	return o, p.RuntimeS != nil && share > 0
 }
