@@ -94,7 +94,7 @@ func TestOnATrace(t *testing.T) {
 			t.Error(l)
 		}
 	}
-	for _, name := range []string{"targets.csv", "groups.md", "targets.svg"} {
+	for _, name := range []string{"targets.md", "groups.md"} {
 		if info, err := os.Stat(filepath.Join(out, name)); err != nil || info.Size() < 200 {
 			t.Errorf("%s: %v", name, err)
 		}

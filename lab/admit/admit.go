@@ -1,3 +1,12 @@
+// Package admit simulates the admission of jobs with deadlines by any
+// policy of package admission, and computes the paper's measures.
+//
+// The one idea: Simulate drives the same Controller as a scheduler, with the same calls. The
+// simulation has the work of each job; the controller learns it only when the job has ended,
+// except under the policy oracle.
+//
+// Guarantees: the same load gives the same Outcome, and every number is finite. Jobs have perfect
+// speed-up: losses of a real engine between slots are not simulated.
 package admit
 
 import (
@@ -43,45 +52,44 @@ type Door interface {
 	Fraction() float64
 }
 
-// Ended is the result of one job.
+// Ended is the result of one job. What does not exist is nil.
 type Ended struct {
-	OutputJob
+	Decision   string   `json:"decision"`
+	Slots      float64  `json:"slots"`
+	Start      *float64 `json:"start_s"`
+	Finish     *float64 `json:"finish_s"`
+	Met        bool     `json:"met"`
+	Confidence float64  `json:"confidence"`
+	Nearest    *float64 `json:"nearest_deadline_s"`
+	Reason     string   `json:"reason"`
 
-	// Got is the work that it did, s; ended: all of it.
-	Got     float64
+	got     float64 // the work that it did, s; ended: all of it
 	ended   bool
 	resized bool
 }
 
-// Outcome is the result of a run.
+// Outcome is the result of a run. Fractions are PYTHIA's estimates of the part of its deadline that a job needs, as they change.
 type Outcome struct {
 	Jobs      []Ended
-	fractions []float64
+	Fractions []float64
 	most      float64 // the most slots held at once, in parts of the capacity
 }
 
 // epoch is when a simulation begins; only differences count.
 var epoch = time.Unix(0, 0).UTC()
 
-func at(s float64) time.Time { return epoch.Add(duration(s)) }
-
 func duration(s float64) time.Duration { return time.Duration(math.Round(s * 1e9)) }
 
-// kind is a kind of event. Of events at the same time they come in this order.
-type kind uint8
-
+// Events at the same time come in this order: the end of a job, a change of the capacity, an arrival, a tick of the door.
 const (
-	end kind = iota
-	change
-	arrival
-	tick
+	rankEnd uint8 = iota
+	rankChange
+	rankArrival
+	rankTick
 )
 
-// event is the end of a job or its arrival, or a change of the capacity, by its number, or a tick of the door.
-type event struct {
-	kind   kind
-	number int
-}
+// event lets something happen and returns what the door decides then.
+type event func(now time.Time) ([]admission.Decision, error)
 
 // run is one simulation: it drives the door as a scheduler would.
 type run struct {
@@ -100,89 +108,71 @@ type run struct {
 
 // Simulate lets a door decide about a load, to the end of the last job.
 func Simulate(door Door, l Load) (*Outcome, error) {
-	r := &run{Load: l, door: door, jobs: make([]events.Work[float64], len(l.Jobs)), ends: make([]events.ID, len(l.Jobs))}
-	r.out.Jobs = make([]Ended, len(l.Jobs))
-	r.out.fractions = []float64{}
-	for i, c := range l.Changes {
-		r.clock.Schedule(c.At, uint8(change), event{change, i})
+	n := len(l.Jobs)
+	r := &run{Load: l, door: door, jobs: make([]events.Work[float64], n), ends: make([]events.ID, n), out: Outcome{Jobs: make([]Ended, n), Fractions: []float64{}}}
+	for _, c := range l.Changes {
+		r.clock.Schedule(c.At, rankChange, func(now time.Time) ([]admission.Decision, error) {
+			r.Capacity = c.Slots
+			return door.SetCapacity(now, c.Slots)
+		})
 	}
 	for i, j := range l.Jobs {
-		r.clock.Schedule(j.Arrival, uint8(arrival), event{arrival, i})
+		r.clock.Schedule(j.Arrival, rankArrival, func(now time.Time) ([]admission.Decision, error) {
+			return door.Submit(now, admission.Job{ID: strconv.Itoa(i), User: j.User, Tasks: j.Tasks, Deadline: duration(j.Deadline), Work: duration(j.Work)})
+		})
 	}
-	for e, ok := r.clock.Next(); ok; e, ok = r.clock.Next() {
-		if err := r.happen(e); err != nil {
+	for do, ok := r.clock.Next(); ok; do, ok = r.clock.Next() {
+		decisions, err := do(epoch.Add(duration(r.clock.Now())))
+		for i := 0; err == nil && i < len(decisions); i++ {
+			err = r.carryOut(&decisions[i])
+		}
+		if err != nil {
 			return nil, err
+		}
+		if r.Capacity > 0 {
+			r.out.most = max(r.out.most, r.held/float64(r.Capacity))
 		}
 		r.setTick()
 	}
 	return &r.out, nil
 }
 
-// happen reports an event to the door and carries out its decisions.
-func (r *run) happen(e event) (err error) {
-	now := at(r.clock.Now())
-	var decisions []admission.Decision
-	switch e.kind {
-	case end:
-		decisions, err = r.end(now, e.number)
-	case change:
-		r.Capacity = r.Changes[e.number].Slots
-		decisions, err = r.door.SetCapacity(now, r.Capacity)
-	case arrival:
-		j := &r.Jobs[e.number]
-		decisions, err = r.door.Submit(now, admission.Job{
-			ID: strconv.Itoa(e.number), User: j.User, Tasks: j.Tasks, Deadline: duration(j.Deadline), Work: duration(j.Work),
-		})
-	case tick:
-		r.ticking = false
-		decisions = r.door.Tick(now)
-	}
-	for i := 0; err == nil && i < len(decisions); i++ {
-		err = r.carryOut(&decisions[i])
-	}
-	if r.Capacity > 0 {
-		r.out.most = max(r.out.most, r.held/float64(r.Capacity))
-	}
-	return err
-}
-
-// setTick schedules the next tick that the door needs.
 func (r *run) setTick() {
 	if r.ticking {
 		r.clock.Cancel(r.tick)
 	}
 	var due time.Time
 	if due, r.ticking = r.door.NextTick(); r.ticking {
-		r.tick = r.clock.Schedule(due.Sub(epoch).Seconds(), uint8(tick), event{kind: tick})
+		r.tick = r.clock.Schedule(due.Sub(epoch).Seconds(), rankTick, func(now time.Time) ([]admission.Decision, error) {
+			r.ticking = false
+			return r.door.Tick(now), nil
+		})
 	}
 }
 
-// end reports to the door that a job has done its work.
 func (r *run) end(now time.Time, i int) ([]admission.Decision, error) {
 	e := &r.out.Jobs[i]
 	decisions, met, err := r.door.Finished(now, strconv.Itoa(i), duration(r.Jobs[i].Work))
 	e.Met, e.ended = met, true
 	r.leave(i, r.Jobs[i].Work)
 	if f := r.door.Fraction(); f >= 0 {
-		r.out.fractions = append(r.out.fractions, f)
+		r.out.Fractions = append(r.out.Fractions, f)
 	}
 	return decisions, err
 }
 
-// leave ends the run of a job that did so much work.
 func (r *run) leave(i int, work float64) {
 	now, e := r.clock.Now(), &r.out.Jobs[i]
-	e.Got, e.Finish = work, &now
+	e.got, e.Finish = work, &now
 	r.held -= r.jobs[i].Rate
 	if e.resized && now > *e.Start {
 		e.Slots = work / (now - *e.Start) // in the mean
 	}
 }
 
-// carryOut applies a decision about a job.
 func (r *run) carryOut(d *admission.Decision) error {
 	i, err := strconv.Atoi(d.ID)
-	if err != nil || i < 0 || i >= len(r.Jobs) {
+	if err != nil {
 		return fmt.Errorf("decision about unknown job %q", d.ID)
 	}
 	now, e, w := r.clock.Now(), &r.out.Jobs[i], &r.jobs[i]
@@ -199,7 +189,7 @@ func (r *run) carryOut(d *admission.Decision) error {
 		}
 		e.Start, e.Slots = &now, d.Slots
 		*w = events.Work[float64]{Left: r.Jobs[i].Work, Rate: d.Slots, Since: now}
-		r.ends[i] = r.clock.Schedule(w.Ends(), uint8(end), event{end, i})
+		r.ends[i] = r.clock.Schedule(w.Ends(), rankEnd, func(now time.Time) ([]admission.Decision, error) { return r.end(now, i) })
 		r.held += d.Slots
 	case admission.Queued, admission.Refused:
 		e.Decision = d.Verdict.String()
@@ -231,12 +221,12 @@ func (o *Outcome) Measure(jobs []Job) Measures {
 		e := &o.Jobs[i]
 		all++
 		workAll += jobs[i].Work
-		spent += e.Got
+		spent += e.got
 		if e.Met {
 			met++
 			workMet += jobs[i].Work
 		} else {
-			lost += e.Got
+			lost += e.got
 		}
 	}
 	return Measures{SDR: ratio(met, all), PTR: ratio(workMet, workAll), Wasted: ratio(lost, spent)}
@@ -253,7 +243,6 @@ func (o *Outcome) Judge(jobs []Job) {
 // slack is by how much a time may miss another through rounding, s.
 const slack = 1e-6
 
-// ratio is a part of a whole; nil of nothing.
 func ratio(part, whole float64) *float64 {
 	if whole <= 0 {
 		return nil
