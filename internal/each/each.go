@@ -1,4 +1,4 @@
-// Package each makes lists of lists: what a function returns for each element, or the elements that pass a test.
+// Package each makes lists from lists: what a function returns for each element, or the elements that pass a test.
 //
 // The one idea: what the standard package slices lacks, and nothing else.
 //
