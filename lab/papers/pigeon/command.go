@@ -1,3 +1,13 @@
+// Package pigeon is `powerlab paper pigeon`: the experiments of Pigeon (Li's dissertation, chapter
+// 4; Wang, Li et al., SoCC 2019), a scheduler that splits the tasks of a job over groups of
+// workers, each with a master and a queue per priority.
+//
+// The one idea: only messages and tasks are simulated. The policies are those of the packages below
+// jobs/dispatch, driven by package dispatch of the lab, as in powerlab solve dispatch and in real
+// masters. All policies get the same jobs.
+//
+// Guarantees: the same seeds and traces give the same bytes. A target on a missing trace is
+// not_run; an error in a trace is reported with file and line.
 package pigeon
 
 import (
@@ -12,11 +22,8 @@ import (
 // size is how many jobs the model has at its highest load, and how many tasks a generated trace.
 type size struct{ jobs, tasks int }
 
-// whole keeps the time short. Yahoo's trace has near a million tasks.
-func whole() size { return size{modelJobs, 300_000} }
-
-// NewCommand is `powerlab paper pigeon`.
-func NewCommand() *cobra.Command { return newCommand(whole()) }
+// NewCommand is `powerlab paper pigeon`. Its size keeps the time short: Yahoo's trace has near a million tasks.
+func NewCommand() *cobra.Command { return newCommand(size{modelJobs, 300_000}) }
 
 func newCommand(n size) *cobra.Command {
 	return papers.Study{
@@ -39,42 +46,30 @@ Without it those targets are not_run. A seed draws the jobs and the policies' ra
 			if err != nil {
 				return nil, err
 			}
-			targets, err := f.targets()
-			return &papers.Result{Targets: targets, Tables: map[string][][]string{"groups.md": f.groups()}}, err
+			return &papers.Result{Targets: f.targets()}, nil
 		},
 		Left: specs.Left("pigeon", "sparrow", "eagle", "pigeon-power"),
 	}.Command()
 }
 
-// scenes are all experiments. Traces are read before anything runs, so that a mistake in one costs no time; why has the
-// reason for each that is missing.
-func (n size) scenes(from *papers.Traces) (all []scene, why map[string]string, err error) {
-	all = append(models(n.jobs), generatedScenes(n.tasks)...)
-	why = map[string]string{}
+// run runs all experiments without any mistake. Traces are read before anything runs, so that a mistake in one costs no time.
+func (n size) run(ctx context.Context, o *papers.Options) (*figures, error) {
+	f := &figures{scenes: append(models(n.jobs), generatedScenes(n.tasks)...), forms: honestForms(), why: map[string]string{}}
 	for _, x := range tracedScenes() {
-		jobs, missing, err := from.Tasks(x.file, 0)
+		jobs, missing, err := o.Traces.Tasks(x.file, 0)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if missing != "" {
-			why[x.name] = missing
+			f.why[x.name] = missing
 			continue
 		}
-		all = append(all, x.scene(jobs))
+		f.scenes = append(f.scenes, x.scene(jobs))
 	}
-	return all, why, nil
-}
-
-// run runs all experiments without any mistake.
-func (n size) run(ctx context.Context, o *papers.Options) (*figures, error) {
-	scenes, why, err := n.scenes(&o.Traces)
-	if err != nil {
+	var err error
+	if f.exact, err = honestExamples().targets(ctx); err != nil {
 		return nil, err
 	}
-	f := &figures{scenes: scenes, forms: honestForms(), why: why}
-	if f.exact, err = honestExamples().work(ctx); err != nil {
-		return nil, err
-	}
-	f.trials, err = runAll(ctx, scenes, o.Seed, o.Seeds, o.Progress)
+	f.trials, err = runAll(ctx, f.scenes, o.Seed, o.Seeds, o.Progress)
 	return f, err
 }

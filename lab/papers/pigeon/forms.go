@@ -4,9 +4,50 @@ import (
 	"fmt"
 	"math"
 
-	"headroom/lab/papers/pigeon/theory"
+	"gonum.org/v1/gonum/mathext"
+
 	"headroom/lab/report"
 )
+
+// cluster is a group of workers that serves one class of jobs, all with fanout tasks and no more than there are groups. Jobs
+// arrive in a Poisson process, execution times are exponential with a mean in any unit; load is the part of the time in which a worker is busy.
+type cluster struct {
+	workers, fanout int
+	load, mean      float64
+}
+
+// prediction is what the closed forms of Li's dissertation, chapter 4, give for a cluster: each group is an M/M/n queue of its own.
+type prediction struct {
+	// taskZero is the probability that a task does not wait, (4.1); wait the mean time that it waits, (4.2).
+	taskZero, wait float64
+	// zeroSame is the probability that no task of a job waits, (4.3); it takes the groups for independent.
+	zeroSame float64
+	// zeroVaried is the probability that a job ends as if it were alone, (4.6); it takes the longest task for the one that ends last.
+	zeroVaried float64
+}
+
+// predict evaluates (4.1), (4.2), (4.3) and (4.6), by the recurrence of Erlang's B formula and from it his C formula.
+func predict(c cluster) prediction {
+	offered, lost := float64(c.workers)*c.load, 1.0
+	for k := 1; k <= c.workers; k++ {
+		lost = offered * lost / (float64(k) + offered*lost)
+	}
+	waits := lost / (1 - c.load*(1-lost))
+	p := prediction{taskZero: 1 - waits, wait: waits * c.mean / (float64(c.workers) * (1 - c.load))}
+	p.zeroSame = math.Exp(float64(c.fanout) * math.Log1p(-waits))
+	p.zeroVaried = p.taskZero * math.Exp(-p.wait/c.mean)
+	return p
+}
+
+// probed returns the probability that no task of a job waits where Sparrow probes two workers for each, (4.4): at least fanout of
+// 2 fanout workers are idle.
+func probed(load float64, fanout int) float64 {
+	if load == 0 {
+		return 1
+	}
+	f := float64(fanout)
+	return mathext.RegIncBeta(f, f+1, 1-load)
+}
 
 // zeroRow are (4.1), (4.3) and (4.4) at a load, evaluated apart from this program with many digits: the paper has them as Fig. 4.2.
 type zeroRow struct {
@@ -34,11 +75,10 @@ func zeroTable() []zeroRow {
 	}
 }
 
-// waitRow are (4.2), ms, and (4.6) for a group of so many workers, at loads of 80, 85, 90 and 95 %, with T_e = 100 ms.
+// waitRow are (4.2), ms, and (4.6) for a group of so many workers, at the loads of waitLoads, with T_e = 100 ms.
 type waitRow struct {
-	workers int
-	wait    [4]float64
-	varied  [4]float64
+	workers      int
+	wait, varied [4]float64
 }
 
 func waitLoads() [4]float64 { return [4]float64{0.80, 0.85, 0.90, 0.95} }
@@ -55,11 +95,11 @@ func waitTable() []waitRow {
 
 // forms are the closed forms; a mutant has others.
 type forms struct {
-	predict func(theory.Cluster) (theory.Prediction, error)
-	sparrow func(load float64, fanout int) (float64, error)
+	predict func(cluster) prediction
+	sparrow func(load float64, fanout int) float64
 }
 
-func honestForms() forms { return forms{theory.Predict, theory.Sparrow} }
+func honestForms() forms { return forms{predict, probed} }
 
 // off is the greatest difference between computed and tabled values.
 type off struct {
@@ -75,48 +115,34 @@ func (o *off) add(got, want float64, format string, args ...any) {
 	}
 }
 
-// tableError is how far a closed form may be from the table, in units of 1e-8: the table has eight digits.
-const tableError = 10
-
-// target is a target of the table's cells.
+// target is a target of the table's cells. They have eight digits, so a form may be 10 units of 1e-8 away.
 func (o *off) target(id, what string) report.Target {
-	got := report.Once(o.most * 1e8)
-	return report.From(0, report.AtMost(tableError), report.Judge(id, what+": greatest difference from the table", "1e-8", got, o.most < 1e-2,
+	return report.From(0, report.AtMost(10), report.Judge(id, what+": greatest difference from the table", "1e-8", report.Once(o.most*1e8), o.most < 1e-2,
 		fmt.Sprintf("%d cells, the farthest at %s", o.cells, o.where)))
 }
 
-// tables are G2: the closed forms against the tables.
-func (x forms) tables() ([]report.Target, error) {
+// targets are G2: the closed forms against the tables.
+func (x forms) targets() []report.Target {
 	const mean = 100 // ms
 	var task, same, sparrow, wait, varied off
 	for _, row := range zeroTable() {
 		for i, workers := range []int{100, 200} {
 			for k, fanout := range []int{50, 100} {
-				p, err := x.predict(theory.Cluster{Groups: 100, Workers: workers, Load: row.load, Fanout: fanout, Mean: mean})
-				if err != nil {
-					return nil, err
-				}
-				task.add(p.TaskZero, row.task[i], "groups of %d, load %v", workers, row.load)
-				same.add(p.JobZeroSame, row.same[2*k+i], "groups of %d, %d tasks, load %v", workers, fanout, row.load)
+				p := x.predict(cluster{workers, fanout, row.load, mean})
+				task.add(p.taskZero, row.task[i], "groups of %d, load %v", workers, row.load)
+				same.add(p.zeroSame, row.same[2*k+i], "groups of %d, %d tasks, load %v", workers, fanout, row.load)
 				if i == 0 {
-					s, err := x.sparrow(row.load, fanout)
-					if err != nil {
-						return nil, err
-					}
-					sparrow.add(s, row.sparrow[k], "%d tasks, load %v", fanout, row.load)
+					sparrow.add(x.sparrow(row.load, fanout), row.sparrow[k], "%d tasks, load %v", fanout, row.load)
 				}
 			}
 		}
 	}
 	for _, row := range waitTable() {
 		for i, load := range waitLoads() {
-			p, err := x.predict(theory.Cluster{Groups: 100, Workers: row.workers, Load: load, Fanout: 100, Mean: mean})
-			if err != nil {
-				return nil, err
-			}
+			p := x.predict(cluster{row.workers, 100, load, mean})
 			// The table has microseconds with three digits: as parts of T_e, eight.
-			wait.add(p.Wait/mean, row.wait[i]/mean, "groups of %d, load %v", row.workers, load)
-			varied.add(p.JobZeroVaried, row.varied[i], "groups of %d, load %v", row.workers, load)
+			wait.add(p.wait/mean, row.wait[i]/mean, "groups of %d, load %v", row.workers, load)
+			varied.add(p.zeroVaried, row.varied[i], "groups of %d, load %v", row.workers, load)
 		}
 	}
 	return []report.Target{
@@ -125,5 +151,5 @@ func (x forms) tables() ([]report.Target, error) {
 		same.target("G2/same", "(4.3), no task of a job waits, tasks alike"),
 		sparrow.target("G2/sparrow", "(4.4), the same by Sparrow's probes"),
 		varied.target("G2/varied", "(4.6), a job waits for nothing, tasks unlike"),
-	}, nil
+	}
 }

@@ -142,26 +142,21 @@ func equal(seed uint64, count, fanout int, mean, busy float64) []traces.Job {
 // held is how long messages hold a worker beside its task, s: the one that starts it, and the one that reports that it has ended.
 const held = 2 * hop
 
-// bisect finds where a rising function is 0, from low to high.
-func bisect(low, high float64, f func(float64) float64) float64 {
-	const steps = 60 // halves a span of 40 to 1e-16
-	for range steps {
-		if mid := (low + high) / 2; f(mid) < 0 {
-			low = mid
-		} else {
-			high = mid
-		}
-	}
-	return (low + high) / 2
-}
-
 // lognormal is a log-normal law cut at both ends.
 type lognormal struct{ mu, spread, least, most float64 }
 
 // truncated has a mean between its ends.
 func truncated(mean, least, most, spread float64) lognormal {
-	law := func(mu float64) lognormal { return lognormal{mu, spread, least, most} }
-	return law(bisect(math.Log(mean)-20, math.Log(mean)+20, func(mu float64) float64 { return law(mu).mean() - mean }))
+	const steps = 60 // halves a span of 40 to 1e-16
+	low, high := math.Log(mean)-20, math.Log(mean)+20
+	for range steps {
+		if mid := (low + high) / 2; (lognormal{mid, spread, least, most}).mean() < mean {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	return lognormal{(low + high) / 2, spread, least, most}
 }
 
 func (l lognormal) mean() float64 {

@@ -12,7 +12,6 @@ import (
 	"headroom/internal/cli"
 	"headroom/lab/dispatch"
 	"headroom/lab/papers"
-	"headroom/lab/quantiles"
 	"headroom/lab/traces"
 )
 
@@ -29,7 +28,7 @@ const hop = dispatch.HopUsual
 // run is one way to dispatch the jobs of a scene.
 type run struct {
 	name string
-	setup
+	dispatch.Setup
 }
 
 // scene is an experiment: jobs, and what dispatches them, each on the same jobs.
@@ -44,28 +43,22 @@ type scene struct {
 	runs []run
 }
 
-// percentileCount is how many percentiles the paper judges by.
-const percentileCount = 3
+// The classes of jobs.
+const (
+	short = iota
+	long
+)
 
-// percentiles are those that the paper judges by.
-func percentiles() [percentileCount]float64 { return [percentileCount]float64{0.5, 0.9, 0.99} }
-
-func percentileNames() [percentileCount]string { return [percentileCount]string{"p50", "p90", "p99"} }
-
-// class is what the jobs of a class took.
-type class struct {
-	jobs uint64
-	// took are the percentiles of completion times, s, and slow those over the same percentiles of the longest tasks; NaN without jobs.
-	took, slow [3]float64
-}
+// percentileNames are those of the percentiles that the paper judges by.
+func percentileNames() [3]string { return [3]string{"p50", "p90", "p99"} }
 
 // measured is the result of a run.
 type measured struct {
-	short, long class
+	// took are the percentiles of the completion times of a class, s, and slow those over the same percentiles of the longest
+	// tasks; NaN without jobs.
+	took, slow [2][3]float64
 	// zero is the part of the jobs that end as if they were alone, and wait the mean time that jobs take beyond that, s.
 	zero, wait float64
-	// reached is the load that the jobs offer: their work over the time they arrive in, over all workers.
-	reached float64
 }
 
 // key names a run of a scene.
@@ -74,66 +67,79 @@ type key struct{ scene, run string }
 // trial has all runs of one seed.
 type trial map[key]measured
 
-// meter collects the completions of a run.
-type meter struct {
-	took, alone [2]quantiles.Sketch
-	zeros, all  int
-	wait        float64
-}
+const (
+	// messages is how many of them a task needs, one after the other: to a master, to a worker, and back.
+	messages = 3
+	// slack is what rounding leaves of the time of a job that waits for nothing, s.
+	slack = 1e-6
+)
 
-// messages is how many of them a task needs, one after the other: to a master, to a worker, and back.
-const messages = 3
-
-// slack is what rounding leaves of the time of a job that waits for nothing, s.
-const slack = 1e-6
-
-// add counts a job that took so long and whose longest task took alone, s.
-func (m *meter) add(short bool, took, alone, hop float64) {
-	c := 1
-	if short {
-		c = 0
-	}
-	m.took[c].Add(took)
-	m.alone[c].Add(alone)
-	m.all++
-	over := took - alone - messages*hop
-	m.wait += max(0, over)
-	if over < slack {
-		m.zeros++
-	}
-}
-
-func (m *meter) class(i int) class {
-	c := class{jobs: m.took[i].Count()}
-	for k, q := range percentiles() {
-		took, ok := m.took[i].Quantile(q)
-		alone, _ := m.alone[i].Quantile(q)
-		if c.took[k], c.slow[k] = took, took/alone; !ok {
-			c.took[k], c.slow[k] = math.NaN(), math.NaN()
-		}
-	}
-	return c
+// play dispatches jobs, and calls seen with each that ends and how long it took, s. Jobs are numbered from 0 in the order of the list.
+func play(ctx context.Context, s dispatch.Setup, jobs []traces.Job, seed uint64, seen func(job int, took float64)) error {
+	s.Seed = seed
+	s.Ended = func(e dispatch.Ended) { seen(e.Index, e.Completion) }
+	_, err := dispatch.Run(ctx, s, traces.All(jobs))
+	return err
 }
 
 // measure runs the jobs of a scene by one policy.
-func (s *scene) measure(ctx context.Context, r run, jobs []traces.Job, seed uint64) (measured, error) {
-	m := meter{}
+func (s *scene) measure(ctx context.Context, r run, jobs []traces.Job, seed uint64) (m measured, err error) {
+	var took, alone [2][]float64
 	first := int(s.warm * float64(len(jobs)))
-	err := r.dispatch(ctx, jobs, seed, func(job int, took float64) {
-		if job >= first {
-			m.add(jobs[job].Mean <= s.cutoff, took, slices.Max(jobs[job].Times), r.Hop)
+	err = play(ctx, r.Setup, jobs, seed, func(job int, x float64) {
+		if job < first {
+			return
+		}
+		class, longest := short, slices.Max(jobs[job].Times)
+		if jobs[job].Mean > s.cutoff {
+			class = long
+		}
+		took[class], alone[class] = append(took[class], x), append(alone[class], longest)
+		over := x - longest - messages*r.Hop
+		m.wait += max(0, over)
+		if over < slack {
+			m.zero++
 		}
 	})
 	if err != nil {
-		return measured{}, fmt.Errorf("%s, %s: %w", s.name, r.name, err)
+		return m, fmt.Errorf("%s, %s: %w", s.name, r.name, err)
 	}
-	work := 0.0
-	for i := range jobs {
-		work += jobs[i].Work()
+	n := float64(len(took[short]) + len(took[long]))
+	m.zero, m.wait = m.zero/n, m.wait/n
+	for class := range took {
+		m.took[class] = percentiles(took[class])
+		than := percentiles(alone[class])
+		for i := range than {
+			m.slow[class][i] = m.took[class][i] / than[i]
+		}
 	}
-	out := measured{short: m.class(0), long: m.class(1), reached: work / (jobs[len(jobs)-1].Arrival * float64(r.Workers))}
-	out.zero, out.wait = float64(m.zeros)/float64(m.all), m.wait/float64(m.all)
-	return out, nil
+	return m, nil
+}
+
+// percentiles are those of values, interpolated between ranks. All but the least and the most are rounded to 0.1 %.
+func percentiles(values []float64) (out [3]float64) {
+	slices.Sort(values)
+	const growth = 1.001 / 0.999
+	fold := 1 / math.Log(growth)
+	last := len(values) - 1
+	ranked := func(i int) float64 {
+		if i == 0 || i == last {
+			return values[i]
+		}
+		x := 2 * math.Exp(math.Ceil(math.Log(values[i])*fold)/fold) / (1 + growth)
+		return min(max(x, values[0]), values[last])
+	}
+	for i, q := range []float64{0.5, 0.9, 0.99} {
+		if last < 0 {
+			out[i] = math.NaN()
+			continue
+		}
+		whole, part := math.Modf(q * float64(last))
+		if out[i] = ranked(int(whole)); part > 0 {
+			out[i] += part * (ranked(int(whole)+1) - out[i])
+		}
+	}
+	return out
 }
 
 // runAll runs all scenes on all seeds, on all cores.
@@ -172,11 +178,10 @@ const (
 	modelWarm    = 0.3
 )
 
-func modelGroups() []int       { return []int{50, 75, 100, 150, 200} }
-func modelLoads() []float64    { return []float64{0.8, 0.9} }
-func percent(x float64) string { return strconv.Itoa(int(math.Round(100 * x))) }
+func modelGroups() []int    { return []int{50, 75, 100, 150, 200} }
+func modelLoads() []float64 { return []float64{0.8, 0.9} }
 
-func modelName(size int, load float64) string { return fmt.Sprintf("model-%d-%s", size, percent(load)) }
+func modelName(size int, load float64) string { return fmt.Sprintf("model-%d-%.0f", size, 100*load) }
 
 // models are the scenes of the analysis: one class of jobs, none of whose tasks share a group.
 func models(jobs int) (all []scene) {
@@ -188,10 +193,10 @@ func models(jobs int) (all []scene) {
 			}
 			all = append(all, scene{
 				name: modelName(size, load), cutoff: math.Inf(1), warm: modelWarm,
-				draw: func(seed uint64) []traces.Job {
-					return equal(seed, count, modelFanout, modelTask, load*modelWorkers)
-				},
-				runs: []run{{pigeonName, setup{Policy: dispatch.Pigeon, Workers: modelWorkers, Groups: modelWorkers / size, Cutoff: math.MaxFloat64, Hop: hop, Distributors: 1}}},
+				draw: func(seed uint64) []traces.Job { return equal(seed, count, modelFanout, modelTask, load*modelWorkers) },
+				runs: []run{{pigeonName, dispatch.Setup{
+					Policy: dispatch.Pigeon, Workers: modelWorkers, Groups: modelWorkers / size, Cutoff: math.MaxFloat64, Hop: hop, Distributors: 1,
+				}}},
 			})
 		}
 	}
@@ -201,24 +206,7 @@ func models(jobs int) (all []scene) {
 // groupSize is the paper's choice.
 const groupSize = 100
 
-// grouped is Pigeon in groups of a size, with a part of the workers reserved, at least one.
-func (p published) grouped(name string, size, w int) run {
-	reserved := max(1, int(math.Round(p.pigeon*float64(size))))
-	return run{name, setup{
-		Policy: dispatch.Pigeon, Workers: p.size() / size * size, Groups: p.size() / size, Reserved: reserved, W: w, Cutoff: p.cutoff, Hop: hop, Distributors: 1,
-	}}
-}
-
-// probing is Eagle or Sparrow on the same workers.
-func (p published) probing(policy dispatch.Policy) run {
-	return run{string(policy), setup{
-		Policy: policy, Workers: p.size(), Groups: 1, Reserved: int(math.Round(p.eagle * float64(p.size()))), Cutoff: p.cutoff, Hop: hop, Distributors: 1,
-	}}
-}
-
-// weights are the W that the study tries beside the strict one, 0.
-func weights() []int { return []int{5, 10, 20} }
-
+// strict is the W of strict priority.
 const strict = 0
 
 func weighted(w int) string {
@@ -228,33 +216,71 @@ func weighted(w int) string {
 	return "pigeon-w" + strconv.Itoa(w)
 }
 
-// sizes are some of the groups of Fig. 4.5, beside all workers in one.
-func sizes() []int { return []int{25, 50, groupSize} }
-
-// sized is Pigeon at W = 20 in groups of a size.
-func sized(size int) string {
-	if size == groupSize {
-		return weighted(20)
-	}
-	return "pigeon-of-" + strconv.Itoa(size)
-}
-
-// generatedScenes are the scenes of the generated traces.
+// generatedScenes are the scenes of the generated traces: Pigeon in groups with some W, and Eagle on as many workers.
 func generatedScenes(tasks int) (all []scene) {
 	for _, p := range allPublished() {
 		s := scene{name: p.name, cutoff: p.cutoff, draw: func(seed uint64) []traces.Job { return p.generate(seed, tasks) }}
-		for _, w := range append(weights(), strict) {
-			s.runs = append(s.runs, p.grouped(weighted(w), groupSize, w))
+		for _, w := range []int{5, 10, 20, strict} {
+			s.runs = append(s.runs, run{weighted(w), dispatch.Setup{
+				Policy: dispatch.Pigeon, Workers: p.size() / groupSize * groupSize, Groups: p.size() / groupSize,
+				Reserved: part(p.pigeon, groupSize), W: w, Cutoff: p.cutoff, Hop: hop, Distributors: 1,
+			}})
 		}
-		s.runs = append(s.runs, p.probing(dispatch.Eagle))
-		if p.name == cloudera().name {
-			for _, size := range append(sizes(), p.size()) {
-				if size != groupSize {
-					s.runs = append(s.runs, p.grouped(sized(size), size, 20))
-				}
-			}
-		}
+		s.runs = append(s.runs, run{eagle, dispatch.Setup{
+			Policy: dispatch.Eagle, Workers: p.size(), Groups: 1, Reserved: part(p.eagle, p.size()), Cutoff: p.cutoff, Hop: hop, Distributors: 1,
+		}})
 		all = append(all, s)
 	}
 	return all
+}
+
+// part is a part of some workers, at least one.
+func part(x float64, workers int) int { return max(1, int(math.Round(x*float64(workers)))) }
+
+// traced is an experiment on a published trace: its name, and that of the trace in package traces.
+type traced struct {
+	name, file      string
+	workers, groups int
+	// pigeon and eagle are the parts of the workers that are reserved.
+	pigeon, eagle float64
+	cutoff        float64
+}
+
+func googleLoads() []int { return []int{50, 60, 70, 80, 90} }
+func yahooLoads() []int  { return []int{50, 70, 90} }
+
+func googleName(load int) string { return "pigeon-google" + strconv.Itoa(load) }
+func yahooName(load int) string  { return "pigeon-yahoo" + strconv.Itoa(load) }
+
+// ec2Workers is how many workers the traces of section 4.5 run on, in three groups. Those made of Yahoo's jobs are meant for 330: only
+// there do they offer the loads of their names.
+const ec2Workers = 120
+
+// tracedScenes are all of them. The clusters of the long traces have half as many workers as tasks would run at most at once if each
+// ran when its job arrives. For the first of Yahoo's that is the size for which there are numbers.
+func tracedScenes() (all []traced) {
+	for _, load := range googleLoads() {
+		all = append(all, traced{googleName(load), googleName(load), ec2Workers, 3, 0.1, 0.1, 1})
+	}
+	for _, load := range yahooLoads() {
+		all = append(all, traced{yahooName(load), yahooName(load), 330, 3, 0.1, 0.1, 1})
+	}
+	y, g := yahoo(), google()
+	return append(all,
+		traced{"hawk-yahoo1", "yahoo1", 3600, 36, y.pigeon, y.eagle, y.cutoff},
+		traced{"hawk-yahoo2", "yahoo2", 6000, 60, y.pigeon, y.eagle, y.cutoff},
+		traced{"hawk-google", "google", 8000, 80, g.pigeon, g.eagle, g.cutoff},
+	)
+}
+
+// scene dispatches the jobs of the trace by Pigeon, Eagle and Sparrow.
+func (x traced) scene(jobs []traces.Job) scene {
+	p := dispatch.Setup{
+		Policy: dispatch.Pigeon, Workers: x.workers, Groups: x.groups, Reserved: part(x.pigeon, x.workers/x.groups),
+		Cutoff: x.cutoff, Hop: hop, Distributors: dispatch.DistributorsUsual,
+	}
+	e, s := p, p
+	e.Policy, e.Groups, e.Reserved = dispatch.Eagle, 1, part(x.eagle, x.workers)
+	s.Policy, s.Groups, s.Reserved = dispatch.Sparrow, 1, 0
+	return scene{name: x.name, cutoff: x.cutoff, draw: func(uint64) []traces.Job { return jobs }, runs: []run{{pigeonName, p}, {eagle, e}, {sparrow, s}}}
 }
