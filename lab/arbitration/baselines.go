@@ -14,31 +14,19 @@ import (
 type order int
 
 const (
-	// byShare gives to the job furthest below its share, or its equal part.
-	byShare order = iota
-	// byShareBelow serves the urgent first, and the others by their shares of what that leaves.
-	byShareBelow
-	// byClass serves the urgent first, equal parts inside a class.
-	byClass
-	// byTurn serves the urgent first, and in a class who came first.
-	byTurn
-	// oneByOne runs one job at a time: the first of the highest class, to its end.
-	oneByOne
+	byShare      order = iota // CAB: to the job furthest below its share, or its equal part
+	byShareBelow              // the urgent first, and CAB for the others with what that leaves
+	byClass                   // the urgent first, equal parts inside a class
+	byTurn                    // the urgent first, and in a class who came first
+	oneByOne                  // one job at a time: the first of the highest class, to its end
 )
-
-// shares reports whether CAB divides, and stops early.
-func (o order) shares() bool { return o == byShare || o == byShareBelow }
 
 // baseline is a way to decide that is none of ours.
 type baseline struct {
-	order order
-	// timer: an urgent job's machines sprint so long after its arrival.
-	timer time.Duration
-	// spend: tolerant jobs sprint too.
-	spend bool
-	// theta is the part of their tasks that tolerant jobs give up, as far as their floors leave.
-	theta float64
-
+	order   order
+	timer   time.Duration // an urgent job's machines sprint so long after its arrival
+	spend   bool          // tolerant jobs sprint too
+	theta   float64       // the part of their tasks that tolerant jobs give up, as far as their floors leave
 	arbiter arbiter.Arbiter
 	one     *job
 }
@@ -50,10 +38,11 @@ func (b *baseline) pick(r *run) *job {
 	case byShare:
 		return deficit(r.live, r.load.Containers)
 	case byShareBelow:
-		if j := first(r.live, compareClass); j != nil && j.Class == Urgent {
-			return j
+		j := first(r.live, compareClass)
+		if j == nil || j.Class != Urgent {
+			j = deficit(r.live, r.load.Containers)
 		}
-		return deficit(r.live, r.load.Containers)
+		return j
 	case byClass:
 		return first(r.live, func(x, y *job) int { return cmp.Or(compareClass(x, y), cmp.Compare(len(x.running), len(y.running))) })
 	case byTurn:
@@ -80,8 +69,7 @@ func first(jobs []*job, order func(x, y *job) int) *job {
 	return out
 }
 
-// deficit returns the job furthest below its share, or its equal part. Containers that all shares leave idle go to
-// who is least above.
+// deficit returns the job furthest below its share, or its equal part. Containers that all shares leave idle go to who is least above.
 func deficit(jobs []*job, containers int) *job {
 	below := func(j *job) int {
 		want := j.share
@@ -102,7 +90,7 @@ func (b *baseline) look(r *run) {
 			}
 		}
 	}
-	if b.order.shares() {
+	if b.order <= byShareBelow {
 		b.divide(r)
 	}
 	if r.sprint == nil {

@@ -30,20 +30,13 @@ type Served struct {
 	Done, Dropped int
 }
 
-// served returns the jobs of a run that has ended.
-func (r *run) served() []Served {
-	jobs := make([]Served, len(r.jobs))
-	for i, j := range r.jobs {
-		jobs[i] = Served{j.Job, j.end - j.Arrival, j.done, j.dropped}
-	}
-	return jobs
-}
-
-// figures returns the figures of a run.
+// figures returns the figures of a run that has ended.
 func (r *run) figures() map[string]float64 {
-	jobs, tasks := r.served(), 0
-	for i := range jobs {
-		tasks += jobs[i].Done
+	var jobs []Served
+	tasks := 0
+	for _, j := range r.jobs {
+		jobs = append(jobs, Served{j.Job, j.end - j.Arrival, j.done, j.dropped})
+		tasks += j.done
 	}
 	out := FiguresOf(jobs)
 	out[SprintJ], out[EnergyJ], out["sprints"], out["holds"] = r.spent, r.energy, float64(r.sprints), float64(r.holds)
@@ -56,7 +49,11 @@ func (r *run) figures() map[string]float64 {
 // FiguresOf returns the figures of a run's jobs: latencies, missed deadlines and quality by class, and the objective.
 // A class without jobs has none.
 func FiguresOf(jobs []Served) map[string]float64 {
-	out := map[string]float64{WeightedS: weighted(jobs)}
+	sum := 0.0
+	for i := range jobs {
+		sum += jobs[i].cost(jobs[i].Took, jobs[i].Dropped)
+	}
+	out := map[string]float64{WeightedS: sum / float64(max(1, len(jobs)))}
 	for _, c := range []Class{Urgent, Tolerant} {
 		var took []float64
 		missed, due, done, all := 0, 0, 0, 0
@@ -88,23 +85,13 @@ func FiguresOf(jobs []Served) map[string]float64 {
 	return out
 }
 
-// The objective as the study states it, apart from the arbiter's own constants: what a second of the tolerant class
-// counts of one of the urgent, what a second past a deadline counts on top, and the price of a percent of a job's
-// tasks, s.
+// The objective as the study states it, apart from the arbiter's own constants: what a second of the tolerant class counts of one of the
+// urgent, what a second past a deadline counts on top, and the price of a percent of a job's tasks, s.
 const (
 	tolerantWeight = 1.0 / 20
 	lateWeight     = 2
 	percentPrice   = 3
 )
-
-// weighted returns the objective of a run: weighted seconds for each job.
-func weighted(jobs []Served) float64 {
-	sum := 0.0
-	for i := range jobs {
-		sum += jobs[i].cost(jobs[i].Took, jobs[i].Dropped)
-	}
-	return sum / float64(max(1, len(jobs)))
-}
 
 // cost returns what a job costs that took so long and gave up so many tasks. The first task that it may give up costs
 // half of the price, the last one and a half.

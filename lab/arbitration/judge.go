@@ -1,9 +1,9 @@
 package arbitration
 
 import (
+	"context"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"headroom/lab/report"
@@ -16,37 +16,26 @@ const (
 	joulesSlack  = 0.01
 )
 
-// figure is a figure of a run as it is printed and judged.
+// figure is a figure of a run that is judged.
 type figure struct {
-	head, name string
-	// scale turns it into the column's unit, which is printed with so many digits.
-	scale  float64
-	digits int
-	// sign is 1 if less is better, -1 if more is; 0 if it is not judged.
+	name string
+	// sign is 1 if less is better, -1 if more is.
 	sign float64
 	// slack is the difference that counts as level, absolute or as a part of the baseline's.
 	slack    float64
 	relative bool
 }
 
-func figures() []figure {
-	return []figure{
-		{head: "URGENT", name: UrgentMean, scale: 1, digits: 1, sign: 1},
-		{head: "P95", name: UrgentP95, scale: 1, digits: 1, sign: 1},
-		{head: "MISSED", name: UrgentMissed, scale: 100, digits: 1, sign: 1},
-		{head: "TOLERANT", name: TolerantMean, scale: 1, sign: 1},
-		{head: "P95", name: TolerantP95, scale: 1, sign: 1},
-		{head: "QUALITY", name: TolerantQuality, scale: 100, digits: 1, sign: -1, slack: qualitySlack},
-		{head: "ENERGY", name: EnergyJ, scale: 1e-3, sign: 1, slack: joulesSlack, relative: true},
-		{head: "PER TASK", name: energyPerTaskJ, scale: 1},
-		{head: "SPRINTS", name: SprintJ, scale: 1e-3, digits: 1},
-		{head: "WEIGHTED", name: WeightedS, scale: 1, digits: 2},
-	}
-}
-
-// judgedFigures are those that are judged.
 func judgedFigures() []figure {
-	return slices.DeleteFunc(figures(), func(f figure) bool { return f.sign == 0 })
+	return []figure{
+		{name: UrgentMean, sign: 1},
+		{name: UrgentP95, sign: 1},
+		{name: UrgentMissed, sign: 1},
+		{name: TolerantMean, sign: 1},
+		{name: TolerantP95, sign: 1},
+		{name: TolerantQuality, sign: -1, slack: qualitySlack},
+		{name: EnergyJ, sign: 1, slack: joulesSlack, relative: true},
+	}
 }
 
 // Standing is how the member stands against a baseline in one figure.
@@ -73,44 +62,32 @@ type Judged struct {
 	Note    string   `json:"note"`
 }
 
-// Verdict is the sum of the figures against one baseline.
+// Verdict is the sum of the figures against one baseline: met where the member is ahead in some figure and behind in none, order
+// where it is level in all, and short where it is behind in some.
 type Verdict struct {
 	Baseline string `json:"baseline"`
 	Member   string `json:"member"`
-	// Verdict is met where the member is ahead in some figure and behind in none, order where it is level in all, and
-	// short where it is behind in some.
-	Verdict string `json:"verdict"`
-	Ahead   int    `json:"ahead"`
-	Behind  int    `json:"behind"`
+	Verdict  string `json:"verdict"`
+	Ahead    int    `json:"ahead"`
+	Behind   int    `json:"behind"`
 }
-
-// aheadLeast is in how many of the figures the arbiter must be ahead of some baseline.
-const aheadLeast = 3
 
 // choose picks the member of the family that stands against a baseline, by their results on the tuning seeds. For
 // each reserve, the price of quality is fitted to the baseline's quality, as low as qualitySlack lets it be.
-func (c contest) choose(run func([]variant) ([]Result, error), baseline *Result) (chosen variant, note string, err error) {
+func (c *contest) choose(ctx context.Context, t *tuning, baseline *Result) (chosen variant, note string) {
 	var members []variant
 	for _, keep := range c.reserves {
 		var of []variant
 		for _, p := range c.prices {
 			of = append(of, c.member(p, keep))
 		}
-		results, err := run(of)
-		if err != nil {
-			return chosen, "", err
-		}
 		members = append(members, of...)
-		if p, ok := fit(of, results, baseline.Figures[TolerantQuality].Mean-0.8*qualitySlack); ok {
+		if p, ok := fit(of, t.run(ctx, of), baseline.Figures[TolerantQuality].Mean-0.8*qualitySlack); ok {
 			members = append(members, c.member(p, keep))
 		}
 	}
-	results, err := run(members)
-	if err != nil {
-		return chosen, "", err
-	}
-	at, note := best(baseline, results)
-	return members[at], note, nil
+	at, note := best(baseline, t.run(ctx, members))
+	return members[at], note
 }
 
 // fit returns the price at which members give up no more than quality leaves: between two neighbours whose qualities
@@ -136,45 +113,36 @@ func fit(members []variant, results []Result, quality float64) (time.Duration, b
 // kinds of joules a part of all that the baseline takes, since a sprint that costs no more than that is no spending.
 // Where none is at its cost, joules of sprints count least, and quality most.
 func best(baseline *Result, members []Result) (at int, note string) {
-	quality := func(m *Result) bool { return m.more(TolerantQuality, baseline) >= -qualitySlack }
-	within := func(figure string, slack float64) func(m *Result) bool {
-		return func(m *Result) bool { return m.more(figure, baseline) <= slack*baseline.Figures[EnergyJ].Mean }
-	}
-	energy, sprints := within(EnergyJ, joulesSlack/2), within(SprintJ, joulesSlack)
+	const noSprints = "at equal quality and energy; no member takes as few joules of sprints"
+	all, inf := baseline.Figures[EnergyJ].Mean, math.Inf(1)
 	for _, level := range []struct {
-		note string
-		all  []func(m *Result) bool
+		note                     string
+		quality, energy, sprints float64
 	}{
-		{"at equal quality, energy and joules of sprints", []func(m *Result) bool{quality, energy, sprints}},
-		{"at equal quality and energy; no member takes as few joules of sprints", []func(m *Result) bool{quality, energy}},
-		{"at equal quality and energy; no member takes as few joules of sprints", []func(m *Result) bool{quality, within(EnergyJ, joulesSlack)}},
-		{"at equal quality; no member takes as little energy", []func(m *Result) bool{quality}},
-		{"no member gives up as few tasks", nil},
+		{"at equal quality, energy and joules of sprints", qualitySlack, joulesSlack / 2 * all, all * joulesSlack},
+		{noSprints, qualitySlack, joulesSlack / 2 * all, inf},
+		{noSprints, qualitySlack, joulesSlack * all, inf},
+		{"at equal quality; no member takes as little energy", qualitySlack, inf, inf},
+		{"no member gives up as few tasks", inf, inf, inf},
 	} {
 		least := math.Inf(1)
-		at = -1
 		for i := range members {
 			m := &members[i]
-			fits := !slices.ContainsFunc(level.all, func(f func(m *Result) bool) bool { return !f(m) })
+			fits := m.more(TolerantQuality, baseline) >= -level.quality && m.more(EnergyJ, baseline) <= level.energy && m.more(SprintJ, baseline) <= level.sprints
 			if x := m.worst(baseline); fits && x < least {
-				least, at = x, i
+				least, at, note = x, i, level.note
 			}
 		}
-		if at >= 0 {
-			return at, level.note
+		if note != "" {
+			break
 		}
 	}
-	return 0, "nothing is known of the baseline"
+	return at, note
 }
 
-// more returns by how much more the member has of a figure than a baseline; 0 where one does not have it.
+// more returns by how much more the member has of a figure than a baseline.
 func (m *Result) more(figure string, baseline *Result) float64 {
-	x, known := m.Figures[figure]
-	y, too := baseline.Figures[figure]
-	if !known || !too {
-		return 0
-	}
-	return x.Mean - y.Mean
+	return m.Figures[figure].Mean - baseline.Figures[figure].Mean
 }
 
 // worst returns the time of the member that is worst beside the baseline's, as a part of that.
@@ -198,48 +166,53 @@ func (a *Answer) judge(baseline, member *Result, note string, baselines int) {
 		if len(ours) < 2 || len(ours) != len(theirs) {
 			continue // the load has no such class, or not in every seed
 		}
-		each, slack := f.behind(ours, theirs), f.slack
+		each, slack := less(ours, theirs, f.sign), f.slack
 		if f.relative {
 			slack *= meanOf(theirs)
 		}
-		j := Judged{Baseline: baseline.Name, Member: member.Name, Figure: f.name, Behind: report.Of(each), Note: note}
-		j.Verdict = standing(report.Within(each, 1-(1-report.Confidence)/float64(baselines*len(all))), slack)
-		if j.Met = j.Verdict != Behind; !j.Met {
-			j.Note = fmt.Sprintf("%s; by %s", note, j.Behind)
+		j := Judged{Baseline: baseline.Name, Member: member.Name, Figure: f.name, Behind: report.Of(each), Verdict: Level, Met: true, Note: note}
+		switch bounds := report.Within(each, 1-(1-report.Confidence)/float64(baselines*len(all))); {
+		case bounds.Low > slack:
+			j.Verdict, j.Met, j.Note = Behind, false, fmt.Sprintf("%s; by %s", note, j.Behind)
 			v.Behind++
-		}
-		if j.Verdict == Ahead {
+		case bounds.High < -slack:
+			j.Verdict = Ahead
 			v.Ahead++
 		}
 		a.Judged = append(a.Judged, j)
 	}
-	switch {
-	case v.Behind > 0:
-		v.Verdict = "short"
-	case v.Ahead == 0:
+	v.Verdict = "met"
+	if v.Ahead == 0 {
 		v.Verdict = "order"
-	default:
-		v.Verdict = "met"
+	}
+	if v.Behind > 0 {
+		v.Verdict = "short"
 	}
 	a.Verdicts = append(a.Verdicts, v)
 }
 
-// standing is the verdict on a difference with such bounds.
-func standing(f report.Stat, slack float64) Standing {
-	switch {
-	case f.Low > slack:
-		return Behind
-	case f.High < -slack:
-		return Ahead
-	}
-	return Level
-}
-
-// behind returns by how much ours is worse, seed by seed.
-func (f *figure) behind(ours, theirs []float64) []float64 {
+// less returns ours less theirs, seed by seed, times a sign.
+func less(ours, theirs []float64, sign float64) []float64 {
 	each := make([]float64, len(ours))
 	for i := range each {
-		each[i] = f.sign * (ours[i] - theirs[i])
+		each[i] = sign * (ours[i] - theirs[i])
 	}
 	return each
+}
+
+// shortfalls are the baselines that the arbiter is behind, and the load itself if the arbiter is ahead in fewer than three figures.
+func (a *Answer) shortfalls() (out []string) {
+	ahead, judged := map[string]bool{}, map[string]bool{}
+	for _, j := range a.Judged {
+		if judged[j.Figure] = true; j.Verdict == Ahead {
+			ahead[j.Figure] = true
+		}
+		if !j.Met {
+			out = append(out, fmt.Sprintf("%s behind %s in %s", a.Load, j.Baseline, j.Figure))
+		}
+	}
+	if least := min(3, len(judged)); len(ahead) < least {
+		out = append(out, fmt.Sprintf("%s ahead in %d figures of %d", a.Load, len(ahead), least))
+	}
+	return out
 }

@@ -21,7 +21,6 @@ const (
 	Tolerant Class = "tolerant"
 )
 
-// rank is the class's place, 0 the highest.
 func (c Class) rank() int {
 	if c == Urgent {
 		return 0
@@ -29,25 +28,14 @@ func (c Class) rank() int {
 	return 1
 }
 
-// spread is the coefficient of variation of the times of a class's tasks.
-func (c Class) spread() float64 {
-	if c == Urgent {
-		return 0.2
-	}
-	return 0.3
-}
-
 // Job is one job of a load.
 type Job struct {
-	Class   Class
-	Arrival time.Duration
-	Tasks   int
-	// Task is the mean time of a task at full speed.
-	Task time.Duration
-	// Deadline is when it ought to have ended, since its arrival; 0 for none.
-	Deadline time.Duration
-	// Floor is the least part of its tasks that it may end on.
-	Floor float64
+	Class    Class
+	Arrival  time.Duration
+	Tasks    int
+	Task     time.Duration // the mean time of a task at full speed
+	Deadline time.Duration // since its arrival; 0 for none
+	Floor    float64       // the least part of its tasks that it may end on
 	// Name is what its user calls it, and Scales the type of scaling of the machines' true curve; both are empty for jobs that
 	// are called as their class, and whose tasks do not slow each other down.
 	Name   string
@@ -62,51 +50,38 @@ type Step struct {
 
 // Load is a cluster's load.
 type Load struct {
-	Name, Says string
+	Name       string
 	Containers int
-	// For is the time during which jobs arrive.
-	For    time.Duration
-	Budget []Step
-	// Jobs returns the jobs of a seed in order of arrival.
-	Jobs func(seed uint64) []Job
-	// Fails is the mean time between two failures of a machine, 0 for none; Stragglers the part of tasks that
-	// take stragglerTimes as long.
-	Fails      time.Duration
-	Stragglers float64
+	For        time.Duration // during which jobs arrive
+	Budget     []Step
+	Jobs       func(seed uint64) []Job // in order of arrival
+	Fails      time.Duration           // the mean time between two failures of a machine, 0 for none
+	Stragglers float64                 // the part of tasks that take three times as long
 }
-
-const stragglerTimes = 3
 
 // job is one job of a run.
 type job struct {
 	Job
 
-	id    string
-	times []float64 // of its tasks at full speed, s
-
-	next          int   // the first task that never began
-	again         []int // tasks whose machine has failed
+	id            string
+	times         []float64 // of its tasks at full speed, s
+	next          int       // the first task that never began
+	again         []int     // tasks whose machine has failed
 	done, dropped int
 	running       []*attempt
 	first, end    time.Duration
 	began         bool
-
-	share    int
-	stopped  bool
-	uncapped time.Duration
-	theta    float64
-
-	// curve is what is known of how it scales, limit how many containers it may hold for that: 0 for no bound, below 0
-	// for none at all.
-	curve *containers.Curve
-	limit int
-	meter meter
+	share         int
+	stopped       bool
+	uncapped      time.Duration
+	theta         float64
+	curve         *containers.Curve // what is known of how it scales
+	limit         int               // how many containers it may hold for that: 0 for no bound, below 0 for none at all
+	meter         meter
 }
 
 // open reports whether it can begin a task.
-func (j *job) open() bool {
-	return j.pending() > 0 && (j.limit == 0 || len(j.running) < j.limit)
-}
+func (j *job) open() bool { return j.pending() > 0 && (j.limit == 0 || len(j.running) < j.limit) }
 
 func (j *job) pending() int { return max(0, len(j.times)-j.next-j.dropped) + len(j.again) }
 
@@ -128,9 +103,9 @@ func (j *job) take() int {
 
 // forget takes a task off those that run.
 func (j *job) forget(a *attempt) {
-	last := j.running[len(j.running)-1]
-	j.running[a.place], last.place = last, a.place
-	j.running = j.running[:len(j.running)-1]
+	last := len(j.running) - 1
+	j.running[slices.Index(j.running, a)] = j.running[last]
+	j.running = j.running[:last]
 }
 
 // work returns how much of its map work is done, in tasks.
@@ -160,11 +135,10 @@ func (l *Load) draw(seed uint64) (jobs []*job) {
 	r := drawn(seed, streamTasks)
 	for i, x := range l.Jobs(seed) {
 		j := &job{Job: x, id: fmt.Sprintf("%s-%04d", x.Class, i)}
-		sigma := lognormal(x.Class.spread())
 		for range x.Tasks {
-			t := x.Task.Seconds() * math.Exp(sigma*r.NormFloat64()-sigma*sigma/2)
+			t := x.Task.Seconds() * varied(r, []float64{0.2, 0.3}[x.Class.rank()])
 			if l.Stragglers > 0 && r.Float64() < l.Stragglers {
-				t *= stragglerTimes
+				t *= 3
 			}
 			j.times = append(j.times, t)
 		}
@@ -173,8 +147,11 @@ func (l *Load) draw(seed uint64) (jobs []*job) {
 	return jobs
 }
 
-// lognormal returns the sigma of a lognormal distribution with this coefficient of variation.
-func lognormal(spread float64) float64 { return math.Sqrt(math.Log(1 + spread*spread)) }
+// varied draws from a log-normal law of mean 1 with this coefficient of variation.
+func varied(r *rand.Rand, spread float64) float64 {
+	sigma := math.Sqrt(math.Log(1 + spread*spread))
+	return math.Exp(sigma*r.NormFloat64() - sigma*sigma/2)
+}
 
 // arrivals draws arrivals with exponential gaps.
 func arrivals(r *rand.Rand, every, span time.Duration, f func(at time.Duration)) {

@@ -13,51 +13,40 @@ import (
 
 // tweak is how a member of our family differs from the default.
 type tweak struct {
-	// percent is the price of quality; 0 the default. exact: no task is given up.
-	percent time.Duration
-	exact   bool
-	// save: tolerant jobs never sprint. spend: a tenth of what is usual is reserved for the urgent. all: nothing is.
-	save, spend, all bool
-	// noHolds: no machine gives watts to others.
-	noHolds bool
-	// oracle: the times of tasks, and how much faster a sprint is, are known exactly.
-	oracle bool
-	// shared: jobs hold no more than their shares while another has room.
-	shared bool
-	// edit changes the arbiter's input; nil for no change.
-	edit func(look *arbiter.Look)
+	percent time.Duration // the price of quality; 0 the default
+	exact   bool          // no task is given up
+	keep    reserve
+	noHolds bool                     // no machine gives watts to others
+	oracle  bool                     // the times of tasks, and how much faster a sprint is, are known exactly
+	shared  bool                     // jobs hold no more than their shares while another has room
+	edit    func(look *arbiter.Look) // changes the arbiter's input; nil for no change
 }
 
 // joint is ours: the arbiter as the coordinators run it.
 type joint struct {
 	tweak
 
-	arbiter arbiter.Arbiter
-	movers  arbiter.Movers
-	order   map[string]int
-	shares  map[string]int
+	arbiter       arbiter.Arbiter
+	movers        arbiter.Movers
+	order, shares map[string]int
 }
 
 func (o *joint) pick(r *run) *job {
+	over := func(j *job) int { // 1 for a job that holds its share or more, where shares bind
+		if o.shared && len(j.running) >= o.shares[j.id] {
+			return 1
+		}
+		return 0
+	}
+	place := func(j *job) int {
+		if at, known := o.order[j.id]; known {
+			return at
+		}
+		return math.MaxInt // one that no look has seen is the last of its class
+	}
 	return first(r.live, func(x, y *job) int {
-		return cmp.Or(cmp.Compare(o.over(x), o.over(y)), compareClass(x, y), cmp.Compare(o.place(x), o.place(y)))
+		return cmp.Or(cmp.Compare(over(x), over(y)), compareClass(x, y), cmp.Compare(place(x), place(y)))
 	})
-}
-
-// over returns 1 for a job that holds its share or more, where shares bind.
-func (o *joint) over(j *job) int {
-	if o.shared && len(j.running) >= o.shares[j.id] {
-		return 1
-	}
-	return 0
-}
-
-// place returns where a job is served; one that no look has seen is the last of its class.
-func (o *joint) place(j *job) int {
-	if at, known := o.order[j.id]; known {
-		return at
-	}
-	return math.MaxInt
 }
 
 func (o *joint) look(r *run) {
@@ -86,7 +75,7 @@ func (o *joint) look(r *run) {
 func (o *joint) contender(r *run, j *job, outlook arbiter.Outlook) arbiter.Contender {
 	c := arbiter.Contender{
 		ID: j.id, Class: string(j.Class), Rank: j.Class.rank(), Tasks: len(j.times), Dropped: j.dropped, Running: len(j.running), Pending: j.pending(),
-		Floor: j.Floor, Age: r.now() - j.Arrival, Run: 1, Outlook: outlook, MaySprint: !o.save || j.Class == Urgent, MayDeflate: !o.exact, Theta: j.theta, Percent: o.percent,
+		Floor: j.Floor, Age: r.now() - j.Arrival, Run: 1, Outlook: outlook, MaySprint: o.keep != save || j.Class == Urgent, MayDeflate: !o.exact, Theta: j.theta, Percent: o.percent,
 		On: map[string]int{}, Offer: o.offer(r, j), Curve: j.curve,
 	}
 	if j.began {
@@ -111,11 +100,12 @@ func (o *joint) contender(r *run, j *job, outlook arbiter.Outlook) arbiter.Conte
 func (o *joint) offer(r *run, j *job) arbiter.Offer {
 	nodes := r.nodesOf(j)
 	out := arbiter.Offer{Domain: "site", Balance: units.FromJoules(max(0, r.pot)), Capacity: units.FromJoules(r.potMost), Rise: rise(nodes), Nodes: len(nodes)}
-	switch {
-	case o.spend:
+	switch o.keep {
+	case spend:
 		out.Capacity /= 10
-	case o.all:
+	case free:
 		out.Capacity = 0
+	case usual, save:
 	}
 	if s := r.sprint; s != nil && s.job != j {
 		out.Busy, out.BusyRank, out.Yields = "s-"+s.job.id, s.job.Class.rank(), true
@@ -126,31 +116,30 @@ func (o *joint) offer(r *run, j *job) arbiter.Offer {
 	return out
 }
 
-// exactly is of how many tasks an oracle has learned: what others show does not count beside it.
-const exactly = 1 << 40
-
 // truth is what is left of a job, and how many times as fast it is in a sprint, which only the simulation has.
 func (r *run) truth(j *job) (progress.Rest, float64) {
-	work, tasks := 0.0, 0.0
+	work := 0.0
 	for _, a := range j.running {
-		work, tasks = work+a.until-a.node.done, tasks+1
+		work += a.until - a.node.done
 	}
 	all := work
 	for _, a := range j.running {
 		all += a.node.done - a.from
 	}
-	for _, t := range j.again {
-		work, all, tasks = work+j.times[t], all+j.times[t], tasks+1
-	}
+	tasks := slices.Clone(j.again)
 	for t := j.next; t < len(j.times)-j.dropped; t++ {
-		work, all, tasks = work+j.times[t], all+j.times[t], tasks+1
+		tasks = append(tasks, t)
 	}
+	for _, t := range tasks {
+		work, all = work+j.times[t], all+j.times[t]
+	}
+	n := float64(len(j.running) + len(tasks))
 	slow, fast := r.cluster.speeds()
-	if tasks == 0 || all <= 0 {
+	if all <= 0 {
 		return progress.Rest{}, fast / slow
 	}
-	mean := all / tasks
-	return progress.Rest{Work: work / mean, Task: seconds(mean * float64(r.load.Containers) / slow), Ended: exactly, Known: true}, fast / slow
+	mean := all / n
+	return progress.Rest{Work: work / mean, Task: seconds(mean * float64(r.load.Containers) / slow), Ended: 1 << 40, Known: true}, fast / slow
 }
 
 // carryOut does what was decided.

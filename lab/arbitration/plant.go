@@ -3,7 +3,6 @@ package arbitration
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"headroom/budget"
@@ -11,19 +10,15 @@ import (
 	"headroom/units"
 )
 
-// The machines of the study: each container is a twenty-eighth of the server of CAB's study, which
-// draws 350 W at full load and 100 W idle. A sprint takes a machine up to riseServer above its cap.
+// The machines of the study: each container is a twenty-eighth of the server of CAB's study.
 const (
 	perServer   = 28
 	idleServer  = 100 * units.Watt
 	ratedServer = 350 * units.Watt
-	riseServer  = 100 * units.Watt
-	// exponent is that of dynamic power over speed.
-	exponent = 1.15
-	// nodesMost is how many machines a cluster has at the most.
-	nodesMost = 4
-	// slowest is the speed below which no cap brings a machine, as a part of full speed.
-	slowest = 0.05
+	riseServer  = 100 * units.Watt // of a sprint, above the cap
+	exponent    = 1.15             // of dynamic power over speed
+	nodesMost   = 4
+	slowest     = 0.05 // the speed below which no cap brings a machine, as a part of full speed
 )
 
 // scaled returns a server's power scaled to so many containers.
@@ -31,17 +26,14 @@ func scaled(p units.Power, containers int) units.Power {
 	return p * units.Power(containers) / perServer
 }
 
-// node is one machine: its containers run tasks at one speed, which follows from its cap and from
-// how many of them are busy.
+// node is one machine: its containers run tasks at one speed, which follows from its cap and from how many of them are busy.
 type node struct {
 	name        string
 	containers  int
 	idle, rated units.Power
-	// base is its share of the budget, cap what it may draw now: more than base in a sprint.
-	base, cap units.Power
-	// most bounds its share; 0 for no bound.
-	most units.Power
-	down bool
+	base, cap   units.Power // its share of the budget, and what it may draw now: more in a sprint
+	most        units.Power // bounds its share; 0 for no bound
+	down        bool
 
 	// running are its tasks in the order of their ends, in time that passes as fast as they run.
 	running events.Queue[float64, *attempt]
@@ -60,15 +52,12 @@ func (n *node) sprinting() units.Power { return min(n.rated, n.base+scaled(riseS
 
 // attempt is one running task.
 type attempt struct {
-	job  *job
-	task int
-	// from is the node's done when it began, until that at which it ends.
-	from, until float64
+	job         *job
+	task        int
+	from, until float64 // the node's done when it began, and when it ends
 	node        *node
 	id          events.ID // in node.running
-	place       int       // among the running tasks of its job
-	// slow is how many times as long it takes for the other tasks of its job as it would alone.
-	slow float64
+	slow        float64   // how many times as long it takes for the other tasks of its job as it would alone
 }
 
 // settle brings speed and draw up to the cap and to what runs.
@@ -107,7 +96,6 @@ func (n *node) next() (time.Duration, bool) {
 	return seconds((until - n.done) / n.speed), true
 }
 
-// free returns how many of its containers are.
 func (n *node) free() int {
 	if n.down {
 		return 0
@@ -117,20 +105,20 @@ func (n *node) free() int {
 
 // start begins a task.
 func (n *node) start(j *job, task int) {
-	a := &attempt{job: j, task: task, until: n.done + j.times[task], from: n.done, node: n, place: len(j.running), slow: 1}
+	a := &attempt{job: j, task: task, until: n.done + j.times[task], from: n.done, node: n, slow: 1}
 	a.id = n.running.Push(a.until, 0, a)
 	j.running = append(j.running, a)
 }
 
 // cluster is the machines under one budget.
 type cluster struct {
-	nodes []*node
-	tree  *budget.Tree
+	nodes  []*node
+	budget units.Power
 }
 
 // newCluster divides containers among machines.
 func newCluster(containers int, watts units.Power) *cluster {
-	c := &cluster{}
+	c := &cluster{budget: watts}
 	count := min(nodesMost, containers)
 	for i := range count {
 		n := containers / count
@@ -139,23 +127,13 @@ func newCluster(containers int, watts units.Power) *cluster {
 		}
 		c.nodes = append(c.nodes, &node{name: fmt.Sprintf("n%02d", i+1), containers: n, idle: scaled(idleServer, n), rated: scaled(ratedServer, n)})
 	}
-	c.limit(watts)
-	return c
-}
-
-// limit sets the budget.
-func (c *cluster) limit(watts units.Power) {
-	tree, err := budget.NewTree([]budget.Domain{{Name: "site", Budget: max(watts, 1)}})
-	if err != nil {
-		panic(err) // one domain with a budget above 0 W is a tree
-	}
-	c.tree = tree
 	c.plan()
+	return c
 }
 
 // plan divides the budget among the machines as the coordinators do, by what each can use.
 func (c *cluster) plan() {
-	nodes := make([]budget.Node, 0, len(c.nodes))
+	var nodes []budget.Node
 	for _, n := range c.nodes {
 		demand := n.idle + units.Power(float64(n.rated-n.idle)*float64(n.running.Len())/float64(n.containers))
 		most := n.rated
@@ -167,7 +145,11 @@ func (c *cluster) plan() {
 		}
 		nodes = append(nodes, budget.Node{Name: n.name, Domain: "site", Least: n.floor(), Most: most, Demand: demand, Weight: float64(n.containers)})
 	}
-	caps := budget.Divide(c.tree, nodes, budget.Weighted).Caps
+	tree, err := budget.NewTree([]budget.Domain{{Name: "site", Budget: max(c.budget, 1)}})
+	if err != nil {
+		panic(err) // one domain with a budget above 0 W is a tree
+	}
+	caps := budget.Divide(tree, nodes, budget.Weighted).Caps
 	for _, n := range c.nodes {
 		n.base = caps[n.name]
 	}
@@ -181,19 +163,6 @@ func (c *cluster) speeds() (slow, fast float64) {
 		slow, fast = slow+base*float64(n.containers), fast+sprint*float64(n.containers)
 	}
 	return slow, fast
-}
-
-// draws returns what all machines draw together.
-func (c *cluster) draws() (sum units.Power) {
-	for _, n := range c.nodes {
-		sum += n.draws
-	}
-	return sum
-}
-
-// place returns the machine for the next task: the one with the most free containers.
-func (c *cluster) place() *node {
-	return slices.MaxFunc(c.nodes, func(a, b *node) int { return a.free() - b.free() })
 }
 
 // seconds returns seconds as a time, rounded up.

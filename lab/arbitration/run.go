@@ -10,27 +10,17 @@ import (
 	"headroom/units"
 )
 
-// The clock of a run.
 const (
-	lookEvery = 5 * time.Second
-	planEvery = time.Second
-	// lookSoonest is the least time between two looks: jobs that come, begin and end are looked at soon.
-	lookSoonest = time.Second
-	// lag is how long it takes until a decided share holds.
-	lag = time.Second
-	// drainMost is how long the jobs of a load may take after the last has come.
-	drainMost = 12 * time.Hour
-	// downFor is how long a failed machine is away.
-	downFor = time.Minute
-	// hair is what rounding may leave of a task, s.
-	hair = 1e-9
-)
-
-// The joules that sprints of a server of 28 containers may take, and the shortest sprint by a timer.
-const (
-	joulesServer = 9 * units.Kilojoule
+	lookEvery    = 5 * time.Second
+	lookSoonest  = time.Second         // between two looks: jobs that come, begin and end are looked at soon
+	planEvery    = time.Second         // the watts are divided
+	lag          = time.Second         // until a decided share holds
+	drainMost    = 12 * time.Hour      // the jobs may take after the last has come
+	downFor      = time.Minute         // a failed machine is away
+	hair         = 1e-9                // s, what rounding may leave of a task
+	joulesServer = 9 * units.Kilojoule // for sprints of a server of 28 containers
 	refillServer = 25 * units.Watt
-	sprintLeast  = 10 // s
+	sprintLeast  = 10 // s, by a timer
 )
 
 // run is one run of one way to decide.
@@ -43,15 +33,13 @@ type run struct {
 	// end by the clocks of their machines.
 	clock   events.Clock[time.Duration, func()]
 	decider decider
+	live    []*job // that have come and not ended
+	dirty   bool   // the plan must be made again
 
-	live  []*job // that have come and not ended
-	dirty bool   // the plan must be made again
-
-	pot, potMost   float64 // J
-	refill         float64 // W
-	sprint         *sprint
-	spent, energy  float64 // J
-	sprints, holds int
+	pot, potMost, refill float64 // J, J, W
+	sprint               *sprint
+	spent, energy        float64 // J
+	sprints, holds       int
 
 	// ended are the jobs that have ended since the last look, reports those that the decider receives.
 	ended, reports []*job
@@ -64,21 +52,15 @@ type run struct {
 }
 
 // Ranks of what is due at one time.
-const (
-	rankBudget uint8 = iota
-	rankLater
-	rankArrival
-	rankSprint
-)
+const rankBudget, rankLater, rankArrival, rankSprint = 0, 1, 2, 3
 
 // sprint is the one that is open.
 type sprint struct {
-	job    *job
-	nodes  []*node
-	end    events.ID
-	over   bool    // its end has come
-	escrow float64 // J
-	drawn  float64 // J
+	job           *job
+	nodes         []*node
+	end           events.ID
+	over          bool    // its end has come
+	escrow, drawn float64 // J
 }
 
 // decider decides. pick returns the job whose task begins next, nil for none; look is the job loop's turn.
@@ -93,14 +75,11 @@ func newRun(l *Load, seed uint64, d decider) *run {
 		load: l, cluster: newCluster(l.Containers, l.Budget[0].Budget), jobs: l.draw(seed), decider: d,
 		potMost: joulesServer.Joules() * part, refill: refillServer.Watts() * part,
 	}
-	if _, learns := d.(learning); learns {
-		r.book = &runs.Book{}
-	}
 	r.pot = r.potMost
 	for _, s := range l.Budget {
 		r.clock.Schedule(s.At, rankBudget, func() {
-			r.cluster.limit(s.Budget)
-			r.apply()
+			r.cluster.budget, r.dirty = s.Budget, true
+			r.divide()
 		})
 	}
 	if l.Fails > 0 {
@@ -120,7 +99,6 @@ func newRun(l *Load, seed uint64, d decider) *run {
 	return r
 }
 
-// now is the time of the run.
 func (r *run) now() time.Duration { return r.clock.Now() }
 
 // fail takes a machine away for a while: its tasks begin again elsewhere.
@@ -146,7 +124,8 @@ func (r *run) fail(n *node) {
 // run runs the jobs to their end, and reports whether that was before drainMost.
 func (r *run) run() bool {
 	nextLook, nextPlan, looked := lookEvery, planEvery, time.Duration(0)
-	r.replan()
+	r.dirty = true
+	r.divide()
 	for most := r.load.For + drainMost; r.now() < r.load.For || r.came < len(r.jobs) || len(r.live) > 0; {
 		if r.now() >= most {
 			return false
@@ -171,9 +150,7 @@ func (r *run) run() bool {
 		}
 		if nextPlan <= now {
 			nextPlan += planEvery
-			if r.dirty {
-				r.replan()
-			}
+			r.divide()
 		}
 		r.hand()
 		r.pace()
@@ -200,18 +177,19 @@ func (r *run) next() time.Duration {
 func (r *run) pass(to time.Duration) {
 	dt := max(0, to-r.now()).Seconds()
 	r.clock.Advance(to)
-	escrow := 0.0
+	room, draws := r.potMost, units.Power(0)
 	if s := r.sprint; s != nil {
 		for _, n := range s.nodes {
 			s.drawn += max(0, (n.draws-n.base).Watts()) * dt
 		}
-		escrow = s.escrow
+		room -= s.escrow
 	}
-	r.energy += r.cluster.draws().Watts() * dt
-	r.pot = min(r.potMost-escrow, r.pot+r.refill*dt)
 	for _, n := range r.cluster.nodes {
+		draws += n.draws
 		n.done += n.speed * dt
 	}
+	r.energy += draws.Watts() * dt
+	r.pot = min(room, r.pot+r.refill*dt)
 	for _, j := range r.live {
 		j.measure(dt)
 	}
@@ -249,11 +227,13 @@ func (r *run) over(j *job) {
 	}
 }
 
-// replan divides the watts again.
-func (r *run) replan() {
-	r.dirty = false
-	r.cluster.plan()
-	r.apply()
+// divide divides the watts again where that must be.
+func (r *run) divide() {
+	if r.dirty {
+		r.dirty = false
+		r.cluster.plan()
+		r.apply()
+	}
 }
 
 // apply gives the machines their caps.
@@ -328,7 +308,7 @@ func (r *run) drop(j *job, n int) {
 // hand starts tasks in free containers.
 func (r *run) hand() {
 	for {
-		n := r.cluster.place()
+		n := slices.MaxFunc(r.cluster.nodes, func(a, b *node) int { return a.free() - b.free() })
 		if n.free() == 0 {
 			return
 		}

@@ -3,6 +3,7 @@ package arbitration
 import (
 	"context"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -92,34 +93,25 @@ const (
 func (x scaleType) slowness(n int) float64 {
 	c := float64(n)
 	switch x {
-	case typeI:
 	case typeII:
 		return math.Pow(c, 0.2)
 	case typeIII:
 		return 0.95 + 0.05*c
 	case typeIV:
 		return 1 + 0.02*(c-1) + 0.005*c*(c-1)
+	default:
+		return 1
 	}
-	return 1
 }
 
-// scalingFor is how long jobs of the scaling load come: long enough for some twenty of each type.
-const scalingFor = 3 * time.Hour
-
-// fourTypes are the jobs of the scaling load.
-func fourTypes(seed uint64) (jobs []Job) {
-	arrivals(drawn(seed, streamUrgent), time.Minute, scalingFor, func(at time.Duration) { jobs = append(jobs, urgentJob(at)) })
-	r, all := drawn(seed, streamTolerant), []scaleType{typeI, typeII, typeIII, typeIV}
-	arrivals(r, 2*time.Minute, scalingFor, func(at time.Duration) {
-		x := all[r.IntN(len(all))]
-		jobs = append(jobs, Job{Class: Tolerant, Arrival: at, Tasks: 40 + r.IntN(41), Task: based(12), Floor: 1, Name: "type-" + string(x), Scales: x})
-	})
-	return sorted(jobs)
-}
-
-// scalingLoad is the load of `powerlab arbitrate --scaling`.
+// scalingLoad is the load of `powerlab arbitrate --scaling`: for three hours, long enough for some twenty of each type.
 func scalingLoad() Load {
-	return Load{Name: "scaling", Says: "urgent jobs once a minute, tolerant ones of the four types of scaling every two minutes, for three hours", Containers: perServer, For: scalingFor, Budget: cut(), Jobs: fourTypes}
+	const span = 3 * time.Hour
+	jobs := streams(span, time.Minute, urgentJob, 2*time.Minute, func(r *rand.Rand, at time.Duration) []Job {
+		x := []scaleType{typeI, typeII, typeIII, typeIV}[r.IntN(4)]
+		return []Job{{Class: Tolerant, Arrival: at, Tasks: 40 + r.IntN(41), Task: based(12), Floor: 1, Name: "type-" + string(x), Scales: x}}
+	})
+	return Load{Name: "scaling", Containers: perServer, For: span, Budget: cut(), Jobs: jobs}
 }
 
 // Scaling is the benefit of knowing how jobs scale, for each policy.
@@ -141,27 +133,19 @@ type ScalingPair struct {
 	Arbiter map[string]report.Stat `json:"arbiter"`
 }
 
-// scalers are who is compared: the arbiter, and the baselines that run jobs side by side and give up no task.
-func scalers() []variant {
-	all := []variant{member(noPrice, usual)}
-	for _, b := range baselines() {
-		if slices.Contains([]string{"cab", "cab-urgent-first", "urgent-first", "urgent-first-fair"}, b.name) {
-			all = append(all, b.with(0))
-		}
-	}
-	return all
-}
-
-// learning is a way to decide that learns how jobs scale.
-type learning struct{ decider }
-
-// measureScaling compares on these seeds.
+// measureScaling compares the arbiter, and the baselines that run jobs side by side and give up no task, on these seeds.
 func measureScaling(ctx context.Context, seeds seedRange) (*Scaling, error) {
 	l := scalingLoad()
+	ways := []variant{member(noPrice, usual)}
+	for _, b := range baselines() {
+		if slices.Contains([]string{"cab", "cab-urgent-first", "urgent-first", "urgent-first-fair"}, b.name) {
+			ways = append(ways, b.with(0))
+		}
+	}
 	var all []variant
-	for _, v := range scalers() {
+	for _, v := range ways {
 		curves := v
-		curves.decide = func() decider { return learning{v.decide()} }
+		curves.learns = true
 		all = append(all, curves, v)
 	}
 	results, err := runAll(ctx, &l, all, seeds)
@@ -180,9 +164,9 @@ func measureScaling(ctx context.Context, seeds seedRange) (*Scaling, error) {
 
 // changes are the differences of two results, seed by seed, with their bounds.
 func changes(a, b *Result) map[string]report.Stat {
-	out, less := map[string]report.Stat{}, figure{sign: 1}
+	out := map[string]report.Stat{}
 	for name, xs := range a.each {
-		out[name] = report.Of(less.behind(xs, b.each[name]))
+		out[name] = report.Of(less(xs, b.each[name], 1))
 	}
 	return out
 }

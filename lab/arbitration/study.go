@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"headroom/internal/cli"
+	"headroom/jobs/scaling/runs"
 	"headroom/lab/papers"
 	"headroom/lab/report"
 )
 
-// tuningSeeds is on how many seeds timers and members are chosen: those from 1 on, or, where these are judged, those
-// after the judged ones.
+// tuningSeeds is on how many seeds timers and members are chosen: those from 1 on, or, where these are judged, those after the judged ones.
 const tuningSeeds = 40
 
 // Result is the result of one policy.
@@ -28,8 +28,7 @@ type Answer struct {
 	Seed  uint64 `json:"seed"`
 	Seeds int    `json:"seeds"`
 	Load  string `json:"load"`
-	// Variants are all ways to decide, Judged is each baseline against the member of our family at its cost, figure
-	// by figure.
+	// Variants are all ways to decide, Judged is each baseline against the member of our family at its cost, figure by figure.
 	Variants []Result `json:"variants"`
 	Judged   []Judged `json:"judged"`
 	// Verdicts are the sums of that, by baseline.
@@ -48,8 +47,8 @@ type contest struct {
 }
 
 // everybody is the list of policies that `powerlab arbitrate` compares.
-func everybody() contest {
-	return contest{baselines: baselines(), member: member, prices: prices(), reserves: []reserve{usual, spend, free, save}, shown: shown()}
+func everybody() *contest {
+	return &contest{baselines: baselines(), member: member, prices: prices(), reserves: []reserve{usual, spend, free, save}, shown: shown()}
 }
 
 // seedRange are seeds in a row.
@@ -58,48 +57,51 @@ type seedRange struct {
 	count int
 }
 
-// tuning returns the seeds for choices if these are judged.
-func (s seedRange) tuning(count int) seedRange {
-	if s.first > uint64(count) {
-		return seedRange{1, count}
-	}
-	return seedRange{s.first + uint64(s.count), count}
+// tuning has the results on the seeds that timers and members are chosen on, by what a variant is, and the first error.
+type tuning struct {
+	load  *Load
+	seeds seedRange
+	known map[string]Result
+	err   error
 }
 
-// measure runs the contest on a load: first on the tuning seeds, where timers and members are chosen, then on the
-// judged ones.
-func (c contest) measure(ctx context.Context, l *Load, judged seedRange, tune int) (*Answer, error) {
-	known := map[string]Result{}
-	tuned := func(variants []variant) ([]Result, error) {
-		var fresh []variant
-		for _, v := range variants {
-			if _, ran := known[v.says]; !ran && !contains(fresh, v) {
-				fresh = append(fresh, v)
-			}
+// run returns the results of variants.
+func (t *tuning) run(ctx context.Context, variants []variant) []Result {
+	var fresh []variant
+	for _, v := range variants {
+		if _, ran := t.known[v.says]; !ran && !contains(fresh, v) {
+			fresh = append(fresh, v)
 		}
-		results, err := runAll(ctx, l, fresh, judged.tuning(tune))
-		for i := range results {
-			known[results[i].Says] = results[i]
-		}
-		out := make([]Result, len(variants))
-		for i, v := range variants {
-			out[i] = known[v.says]
-		}
-		return out, err
+	}
+	results, err := runAll(ctx, t.load, fresh, t.seeds)
+	if t.err == nil {
+		t.err = err
+	}
+	for i := range results {
+		t.known[results[i].Says] = results[i]
+	}
+	out := make([]Result, len(variants))
+	for i, v := range variants {
+		out[i] = t.known[v.says]
+	}
+	return out
+}
+
+// measure runs the contest on a load: first on so many tuning seeds, where timers and members are chosen, then on the judged ones.
+func (c *contest) measure(ctx context.Context, l *Load, judged seedRange, tune int) (*Answer, error) {
+	t := &tuning{load: l, seeds: seedRange{1, tune}, known: map[string]Result{}}
+	if judged.first <= uint64(tune) {
+		t.seeds.first = judged.first + uint64(judged.count)
 	}
 	var all, members []variant
 	var notes []string
 	for _, b := range c.baselines {
-		timed, result, err := b.tune(tuned)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, timed)
-		m, note, err := c.choose(tuned, &result)
-		if err != nil {
-			return nil, err
-		}
-		members, notes = append(members, m), append(notes, note)
+		timed, result := t.timed(ctx, &b)
+		m, note := c.choose(ctx, t, &result)
+		all, members, notes = append(all, timed), append(members, m), append(notes, note)
+	}
+	if t.err != nil {
+		return nil, t.err
 	}
 	for _, v := range slices.Concat(c.shown, members) {
 		if !contains(all, v) {
@@ -123,39 +125,38 @@ func contains(all []variant, v variant) bool {
 	return slices.ContainsFunc(all, func(x variant) bool { return x.says == v.says })
 }
 
-// tune returns the baseline with the sprint timer that is best by the objective, and its result.
-func (v *variant) tune(run func([]variant) ([]Result, error)) (best variant, result Result, err error) {
+// timed returns a baseline with the sprint timer that is best by the objective, and its result.
+func (t *tuning) timed(ctx context.Context, v *variant) (variant, Result) {
 	var trials []variant
-	for _, t := range timers() {
-		trials = append(trials, v.with(t))
+	for _, timer := range []time.Duration{0, 10 * time.Second, 20 * time.Second, 40 * time.Second} {
+		trials = append(trials, v.with(timer))
 	}
-	results, err := run(trials)
-	if err != nil {
-		return best, result, err
-	}
-	at := 0
-	for k := range results {
-		if results[k].Figures[WeightedS].Mean < results[at].Figures[WeightedS].Mean {
-			at = k
+	results, at := t.run(ctx, trials), 0
+	for i := range results {
+		if results[i].Figures[WeightedS].Mean < results[at].Figures[WeightedS].Mean {
+			at = i
 		}
 	}
-	return trials[at], results[at], nil
+	return trials[at], results[at]
 }
 
-// runAll runs all variants on the seeds of a load, as many at a time as there are CPUs. Results are in the order of
-// the variants.
+// runAll runs all variants on the seeds of a load, as many at a time as there are CPUs. Results are in the order of the variants.
 func runAll(ctx context.Context, l *Load, variants []variant, seeds seedRange) ([]Result, error) {
-	runs := make([]map[string]float64, len(variants)*seeds.count)
-	err := papers.Each(len(runs), func(i int) error {
+	found := make([]map[string]float64, len(variants)*seeds.count)
+	err := papers.Each(len(found), func(i int) error {
 		v := &variants[i/seeds.count]
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		r := newRun(l, seeds.first+uint64(i%seeds.count), v.decide())
-		if !r.run() {
-			return tooMuch(l, v.name)
+		if v.learns {
+			r.book = &runs.Book{}
 		}
-		runs[i] = r.figures()
+		if !r.run() {
+			return cli.Failed("reduce the number of jobs, or give more watts or containers",
+				"load %s: under %s, jobs have not ended %v after the last may come", l.Name, v.name, drainMost)
+		}
+		found[i] = r.figures()
 		return nil
 	}, func(int) {})
 	if err != nil {
@@ -164,7 +165,7 @@ func runAll(ctx context.Context, l *Load, variants []variant, seeds seedRange) (
 	out := make([]Result, len(variants))
 	for i, v := range variants {
 		out[i] = Result{Name: v.name, Says: v.says, Figures: map[string]report.Stat{}, each: map[string][]float64{}}
-		for _, figures := range runs[i*seeds.count : (i+1)*seeds.count] {
+		for _, figures := range found[i*seeds.count : (i+1)*seeds.count] {
 			for name, x := range figures {
 				out[i].each[name] = append(out[i].each[name], x)
 			}
@@ -174,10 +175,4 @@ func runAll(ctx context.Context, l *Load, variants []variant, seeds seedRange) (
 		}
 	}
 	return out, nil
-}
-
-// tooMuch is the error of a load that does not end.
-func tooMuch(l *Load, variant string) error {
-	return cli.Failed("reduce the number of jobs, or give more watts or containers",
-		"load %s: under %s, jobs have not ended %v after the last may come", l.Name, variant, drainMost)
 }

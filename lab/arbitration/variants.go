@@ -13,40 +13,37 @@ type variant struct {
 	name, says string
 	// decide makes the decider of one run.
 	decide func() decider
-	// tuned is a baseline whose sprint timer is chosen for each load; nil otherwise.
-	tuned *baseline
-	// price and keep are those of a member of our family.
+	// tuned is a baseline whose sprint timer is chosen for each load.
+	tuned baseline
+	// learns: it learns how jobs scale.
+	learns bool
+	// price is that of a member of our family.
 	price time.Duration
-	keep  reserve
-}
-
-// timers are the sprint timers that baselines are tried with.
-func timers() []time.Duration {
-	return []time.Duration{0, 10 * time.Second, 20 * time.Second, 40 * time.Second}
 }
 
 // with is the baseline with a sprint timer.
 func (v *variant) with(timer time.Duration) variant {
-	b := v.tuned
 	return variant{name: v.name, says: fmt.Sprintf("%s; sprint timer %v", v.says, timer), decide: func() decider {
-		return &baseline{order: b.order, timer: timer, spend: b.spend, theta: b.theta}
+		b := v.tuned
+		b.timer = timer
+		return &b
 	}}
 }
 
 // baselines are the ways to decide that ours is held against.
 func baselines() []variant {
 	out := []variant{
-		{name: "cab", says: "CAB alone: containers by stretch, early stops behind the uncapped finish", tuned: &baseline{order: byShare}},
-		{name: "cab-urgent-first", says: "urgent jobs first, CAB divides what they leave", tuned: &baseline{order: byShareBelow}},
-		{name: "dias", says: "DIAS: one job at a time by class, not preempted, drop ratio 20 %", tuned: &baseline{order: oneByOne, theta: 0.2}},
-		{name: "urgent-first", says: "urgent jobs first, inside a class who came first", tuned: &baseline{order: byTurn}},
-		{name: "urgent-first-fair", says: "urgent jobs first, inside a class in equal parts", tuned: &baseline{order: byClass}},
-		{name: "urgent-first-spend", says: "urgent jobs first, and all classes sprint", tuned: &baseline{order: byTurn, spend: true}},
+		{name: "cab", says: "CAB alone: containers by stretch, early stops behind the uncapped finish", tuned: baseline{order: byShare}},
+		{name: "cab-urgent-first", says: "urgent jobs first, CAB divides what they leave", tuned: baseline{order: byShareBelow}},
+		{name: "dias", says: "DIAS: one job at a time by class, not preempted, drop ratio 20 %", tuned: baseline{order: oneByOne, theta: 0.2}},
+		{name: "urgent-first", says: "urgent jobs first, inside a class who came first", tuned: baseline{order: byTurn}},
+		{name: "urgent-first-fair", says: "urgent jobs first, inside a class in equal parts", tuned: baseline{order: byClass}},
+		{name: "urgent-first-spend", says: "urgent jobs first, and all classes sprint", tuned: baseline{order: byTurn, spend: true}},
 	}
 	for _, percent := range []int{10, 20, 30, 40} {
 		out = append(out, variant{
 			name: fmt.Sprintf("dias-sweep-%d", percent), says: fmt.Sprintf("urgent jobs first, drop ratio %d %% for tolerant ones", percent),
-			tuned: &baseline{order: byTurn, theta: float64(percent) / 100},
+			tuned: baseline{order: byTurn, theta: float64(percent) / 100},
 		})
 	}
 	return out
@@ -75,7 +72,6 @@ const (
 
 // member is one of our family: the arbiter with a price of quality and a reserve.
 func member(price time.Duration, keep reserve) variant {
-	t := tweak{percent: price, exact: price == noPrice, save: keep == save, spend: keep == spend, all: keep == free}
 	name, says := "arbiter", "the arbiter"
 	switch price {
 	case arbiter.DefaultPercent:
@@ -85,17 +81,13 @@ func member(price time.Duration, keep reserve) variant {
 		text := strconv.FormatFloat(float64(price.Milliseconds())/1000, 'f', -1, 64)
 		name, says = name+"-"+text+"s", says+", a percent of the tasks costs "+text+" s"
 	}
-	switch keep {
-	case usual:
-	case spend:
-		says += ", a tenth of the usual joules reserved for urgent jobs"
-	case free:
-		says += ", no joules reserved for urgent jobs"
-	case save:
-		says += ", tolerant jobs never sprint"
-	}
-	v := ours(name+string(keep), says, t)
-	v.price, v.keep = price, keep
+	says += map[reserve]string{
+		spend: ", a tenth of the usual joules reserved for urgent jobs",
+		free:  ", no joules reserved for urgent jobs",
+		save:  ", tolerant jobs never sprint",
+	}[keep]
+	v := ours(name+string(keep), says, tweak{percent: price, exact: price == noPrice, keep: keep})
+	v.price = price
 	return v
 }
 

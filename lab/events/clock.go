@@ -1,3 +1,12 @@
+// Package events is the discrete-event core of the lab's simulations: a clock with a queue of events,
+// work that proceeds at a rate, and a machine with slots on which copies of tasks run.
+//
+// The one idea: a simulation takes the next event from its Clock, applies the decision of its policy, and schedules, moves or cancels what
+// follows. Everything that takes time is Work at a rate: when the rate changes, the end of the work moves.
+//
+// Guarantees: time never goes back. Events at the same time come by rank, then by order of scheduling. The same calls give the same events.
+// Nothing is allocated once the number of events, slots and tasks has been reached before. Time is in seconds or a duration; work is in
+// seconds at rate 1. An invalid call is a bug of the simulation and panics.
 package events
 
 import "math"

@@ -48,8 +48,6 @@ type Machine[E any] struct {
 
 	// Done is the number of tasks that ended, Running that of tasks with copies, Free that of slots without one.
 	Done, Running, Free int
-	// Useful is the slot time of copies that ended their tasks, s; Lost that of copies that were killed.
-	Useful, Lost float64
 }
 
 // NewMachine returns a machine with waiting tasks and free slots of speed 1.
@@ -98,9 +96,6 @@ func (m *Machine[E]) Speed(slot int) float64 { return m.slots[slot].Rate }
 // Copy returns the copy that runs on a slot.
 func (m *Machine[E]) Copy(slot int) Copy {
 	s := &m.slots[slot]
-	if s.task == none {
-		panic(fmt.Sprintf("events: slot %d runs nothing", slot))
-	}
 	return Copy{Task: s.task, Began: s.began, Work: s.work, Left: s.LeftAt(m.Now())}
 }
 
@@ -121,12 +116,7 @@ func (m *Machine[E]) Start(task, slot int, work float64) {
 
 // Kill ends the copy on a slot without a result.
 func (m *Machine[E]) Kill(slot int) {
-	s := &m.slots[slot]
-	if s.task == none {
-		panic(fmt.Sprintf("events: kill on slot %d, which runs nothing", slot))
-	}
-	m.Lost += m.Now() - s.began
-	m.clock.Cancel(s.end)
+	m.clock.Cancel(m.slots[slot].end)
 	m.unlink(slot)
 }
 
@@ -149,7 +139,6 @@ func (m *Machine[E]) Next() (e Event[E], ok bool) {
 		return e, ok
 	}
 	t := &m.tasks[e.Task]
-	m.Useful += m.Now() - m.slots[e.Slot].began
 	m.unlink(e.Slot)
 	for t.copies > 0 {
 		m.Kill(t.slot)

@@ -1,6 +1,7 @@
 package ipso
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
 
@@ -44,18 +45,13 @@ func honest() rules {
 	}
 }
 
-// power is a*n^b.
-type power struct{ a, b float64 }
-
-func (p power) at(n float64) float64 { return p.a * math.Pow(n, p.b) }
-
 // filtering is what is computed of Table 2.1.
 type filtering struct {
 	line     ipso.Line // W_o
 	residual float64   // the largest of that line
 	slope    regress.Estimate
-	slowest  power   // a*n^b through E[max T]
-	alone    float64 // with a constant: a + c, at n = 1
+	slowest  []float64 // a and b of a*n^b through E[max T]
+	offset   []float64 // a, b and c of a*n^b + c
 	points   []ipso.Point
 	fitted   *ipso.Fitted // (2.16) with a fixed size, through the speed-ups alone
 }
@@ -70,69 +66,44 @@ func (r rules) filter() (*filtering, error) {
 		logN, logQ = append(logN, math.Log(float64(w.N))), append(logQ, math.Log(r.overhead(w)))
 		f.points = append(f.points, ipso.Point{N: w.N, Speedup: r.measured(w)})
 	}
-	var err error
-	if f.line, err = ipso.FitLine(n, wo); err != nil {
-		return nil, err
-	}
+	var q ipso.Line
+	errs := make([]error, 5)
+	f.line, errs[0] = ipso.FitLine(n, wo)
+	q, errs[1] = ipso.FitLine(logN, logQ)
+	f.slowest, errs[2] = curve(n, slowest, []float64{taskAlone, -1})
+	f.offset, errs[3] = curve(n, slowest, []float64{taskAlone, -1, 0}, []float64{taskAlone, -0.9, 3})
+	f.fitted, errs[4] = r.fit(f.points, map[string]float64{"delta": 0})
 	for i := range n {
 		f.residual = max(f.residual, math.Abs(wo[i]-f.line.At(n[i])))
 	}
-	q, err := ipso.FitLine(logN, logQ)
-	if err != nil {
-		return nil, err
-	}
 	f.slope = q.Slope
-	if f.slowest, err = fitPower(n, slowest); err != nil {
-		return nil, err
-	}
-	if f.alone, err = fitOffset(n, slowest); err != nil {
-		return nil, err
-	}
-	f.fitted, err = r.fit(f.points, map[string]float64{"delta": 0})
-	return f, err
+	return f, errors.Join(errs...)
 }
 
-// fitPower is a*n^b by least squares.
-func fitPower(n, y []float64) (power, error) {
+// curve fits a*n^b, or a*n^b + c where the starts have three values, by least squares.
+func curve(n, y []float64, starts ...[]float64) ([]float64, error) {
+	all := []regress.Parameter{{Name: "a", Low: 0, High: 1e6}, {Name: "b", Low: -5, High: 5}, {Name: "c", Low: -100, High: 100}}
 	fit, err := regress.Solve(regress.Problem{
-		Parameters: []regress.Parameter{{Name: "a", Low: 0, High: 1e6}, {Name: "b", Low: -5, High: 5}},
+		Parameters: all[:len(starts[0])],
 		Rows:       len(n), Y: func(i int) float64 { return y[i] },
-		Model:  func(p []float64, i int) float64 { return p[0] * math.Pow(n[i], p[1]) },
-		Starts: [][]float64{{taskAlone, -1}},
+		Model: func(p []float64, i int) float64 {
+			x := p[0] * math.Pow(n[i], p[1])
+			if len(p) > 2 {
+				x += p[2]
+			}
+			return x
+		},
+		Starts: starts,
 	})
 	if err != nil {
-		return power{}, err
+		return nil, err
 	}
-	return power{fit.Values()[0], fit.Values()[1]}, nil
-}
-
-// fitOffset is a*n^b + c by least squares, at n = 1.
-func fitOffset(n, y []float64) (float64, error) {
-	fit, err := regress.Solve(regress.Problem{
-		Parameters: []regress.Parameter{{Name: "a", Low: 0, High: 1e6}, {Name: "b", Low: -5, High: 5}, {Name: "c", Low: -100, High: 100}},
-		Rows:       len(n), Y: func(i int) float64 { return y[i] },
-		Model:  func(p []float64, i int) float64 { return p[0]*math.Pow(n[i], p[1]) + p[2] },
-		Starts: [][]float64{{taskAlone, -1, 0}, {taskAlone, -0.9, 3}},
-	})
-	if err != nil {
-		return 0, err
-	}
-	return fit.Values()[0] + fit.Values()[2], nil
+	return fit.Values(), nil
 }
 
 // speedup is (2.18) with the curves through Table 2.1.
 func (f *filtering) speedup(n float64) float64 {
-	return taskAlone / (f.slowest.at(n) + f.line.At(n))
-}
-
-// peak is where that is largest.
-func (f *filtering) peak() (n int, speedup float64) {
-	for k := 1; k <= 1000; k++ {
-		if s := f.speedup(float64(k)); s > speedup {
-			n, speedup = k, s
-		}
-	}
-	return n, speedup
+	return taskAlone / (f.slowest[0]*math.Pow(n, f.slowest[1]) + f.line.At(n))
 }
 
 // program is a MapReduce program of section 2.5.1: its parallel part at n = 1, and how its serial work grows.

@@ -25,12 +25,15 @@ const (
 )
 
 func honestExamples() examples {
+	setup := func(p dispatch.Policy, workers, groups, reserved, w int, cutoff float64) dispatch.Setup {
+		return dispatch.Setup{Policy: p, Workers: workers, Groups: groups, Reserved: reserved, W: w, Cutoff: cutoff, Placement: policies.Block, Distributors: 1}
+	}
 	return examples{
-		pigeon:   dispatch.Setup{Policy: dispatch.Pigeon, Workers: 4, Groups: 2, Cutoff: math.MaxFloat64, Placement: policies.Block, Distributors: 1},
-		central:  dispatch.Setup{Policy: dispatch.Central, Workers: 4, Groups: 1, Cutoff: math.MaxFloat64, Distributors: 1},
-		weighted: dispatch.Setup{Policy: dispatch.Pigeon, Workers: 1, Groups: 1, W: 5, Cutoff: exampleCutoff, Distributors: 1},
-		strict:   dispatch.Setup{Policy: dispatch.Pigeon, Workers: 1, Groups: 1, W: strict, Cutoff: exampleCutoff, Distributors: 1},
-		reserved: dispatch.Setup{Policy: dispatch.Pigeon, Workers: 8, Groups: 2, Reserved: 1, Cutoff: exampleCutoff, Distributors: 1},
+		pigeon:   setup(dispatch.Pigeon, 4, 2, 0, strict, math.MaxFloat64),
+		central:  setup(dispatch.Central, 4, 1, 0, strict, math.MaxFloat64),
+		weighted: setup(dispatch.Pigeon, 1, 1, 0, 5, exampleCutoff),
+		strict:   setup(dispatch.Pigeon, 1, 1, 0, strict, exampleCutoff),
+		reserved: setup(dispatch.Pigeon, 8, 2, 1, strict, exampleCutoff),
 	}
 }
 

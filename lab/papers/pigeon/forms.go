@@ -49,47 +49,32 @@ func probed(load float64, fanout int) float64 {
 	return mathext.RegIncBeta(f, f+1, 1-load)
 }
 
-// zeroRow are (4.1), (4.3) and (4.4) at a load, evaluated apart from this program with many digits: the paper has them as Fig. 4.2.
-type zeroRow struct {
-	load float64
-	// task is P_task(0) in groups of 100 and of 200; same is that of a job of 50 tasks in both, then of one of 100 tasks; sparrow
-	// is that of a job of 50 and of 100 tasks.
-	task    [2]float64
-	same    [4]float64
-	sparrow [2]float64
-}
-
-func zeroTable() []zeroRow {
-	return []zeroRow{
-		{0.30, [2]float64{1.0000000000, 1.0000000000}, [4]float64{1.00000000, 1.00000000, 1.00000000, 1.00000000}, [2]float64{0.99999097, 1.00000000}},
-		{0.40, [2]float64{1.0000000000, 1.0000000000}, [4]float64{1.00000000, 1.00000000, 1.00000000, 1.00000000}, [2]float64{0.98323831, 0.99831521}},
-		{0.50, [2]float64{0.9999999997, 1.0000000000}, [4]float64{0.99999998, 1.00000000, 0.99999997, 1.00000000}, [2]float64{0.53979462, 0.52817424}},
-		{0.60, [2]float64{0.9999984675, 1.0000000000}, [4]float64{0.99992338, 1.00000000, 0.99984676, 1.00000000}, [2]float64{0.02709920, 0.00263540}},
-		{0.65, [2]float64{0.9999646718, 0.9999999922}, [4]float64{0.99823512, 0.99999961, 0.99647335, 0.99999922}, [2]float64{0.00145056, 0.00000946}},
-		{0.70, [2]float64{0.9995407461, 0.9999988770}, [4]float64{0.97729379, 0.99994385, 0.95510315, 0.99988771}, [2]float64{0.00002206, 0.00000000}},
-		{0.75, [2]float64{0.9963191054, 0.9999398481}, [4]float64{0.83161616, 0.99699683, 0.69158544, 0.99400268}, [2]float64{0.00000007, 0.00000000}},
-		{0.80, [2]float64{0.9803535734, 0.9986230627}, [4]float64{0.37079751, 0.93342533, 0.13749079, 0.87128285}, [2]float64{}},
-		{0.85, [2]float64{0.9251495040, 0.9846575493}, [4]float64{0.02044542, 0.46159463, 0.00041802, 0.21306960}, [2]float64{}},
-		{0.90, [2]float64{0.7830595191, 0.9055287818}, [4]float64{0.00000489, 0.00700024, 0.00000000, 0.00004900}, [2]float64{}},
-		{0.95, [2]float64{0.4935431461, 0.6347361434}, [4]float64{}, [2]float64{}},
+// zeroTable has, evaluated apart from this program with many digits, a load; (4.1) in groups of 100 and of 200; (4.3) of a job of 50 tasks
+// in both, then of one of 100 tasks; and (4.4) of a job of 50 and of 100 tasks. The paper has them as Fig. 4.2.
+func zeroTable() [][9]float64 {
+	return [][9]float64{
+		{0.30, 1.0000000000, 1.0000000000, 1.00000000, 1.00000000, 1.00000000, 1.00000000, 0.99999097, 1.00000000},
+		{0.40, 1.0000000000, 1.0000000000, 1.00000000, 1.00000000, 1.00000000, 1.00000000, 0.98323831, 0.99831521},
+		{0.50, 0.9999999997, 1.0000000000, 0.99999998, 1.00000000, 0.99999997, 1.00000000, 0.53979462, 0.52817424},
+		{0.60, 0.9999984675, 1.0000000000, 0.99992338, 1.00000000, 0.99984676, 1.00000000, 0.02709920, 0.00263540},
+		{0.65, 0.9999646718, 0.9999999922, 0.99823512, 0.99999961, 0.99647335, 0.99999922, 0.00145056, 0.00000946},
+		{0.70, 0.9995407461, 0.9999988770, 0.97729379, 0.99994385, 0.95510315, 0.99988771, 0.00002206, 0.00000000},
+		{0.75, 0.9963191054, 0.9999398481, 0.83161616, 0.99699683, 0.69158544, 0.99400268, 0.00000007, 0.00000000},
+		{0.80, 0.9803535734, 0.9986230627, 0.37079751, 0.93342533, 0.13749079, 0.87128285, 0, 0},
+		{0.85, 0.9251495040, 0.9846575493, 0.02044542, 0.46159463, 0.00041802, 0.21306960, 0, 0},
+		{0.90, 0.7830595191, 0.9055287818, 0.00000489, 0.00700024, 0.00000000, 0.00004900, 0, 0},
+		{0.95, 0.4935431461, 0.6347361434, 0, 0, 0, 0, 0, 0},
 	}
 }
 
-// waitRow are (4.2), ms, and (4.6) for a group of so many workers, at the loads of waitLoads, with T_e = 100 ms.
-type waitRow struct {
-	workers      int
-	wait, varied [4]float64
-}
-
-func waitLoads() [4]float64 { return [4]float64{0.80, 0.85, 0.90, 0.95} }
-
-func waitTable() []waitRow {
-	return []waitRow{
-		{50, [4]float64{0.869525, 2.528803, 7.277289, 25.163789}, [4]float64{0.90514269, 0.79010481, 0.59148643, 0.28838858}},
-		{75, [4]float64{0.268619, 1.036846, 3.689746, 14.935009}, [4]float64{0.95713262, 0.87424306, 0.69706856, 0.37890360}},
-		{100, [4]float64{0.098232, 0.499003, 2.169405, 10.129137}, [4]float64{0.97939102, 0.92054448, 0.76625473, 0.44599998}},
-		{150, [4]float64{0.016850, 0.146752, 0.935391, 5.672561}, [4]float64{0.99477749, 0.96556274, 0.85168738, 0.54287295}},
-		{200, [4]float64{0.003442, 0.051142, 0.472356, 3.652639}, [4]float64{0.99858869, 0.98415411, 0.90126155, 0.61196984}},
+// waitTable has, of groups of so many workers at loads of 80, 85, 90 and 95 %, with T_e = 100 ms, (4.2) in ms and then (4.6).
+func waitTable() map[int][8]float64 {
+	return map[int][8]float64{
+		50:  {0.869525, 2.528803, 7.277289, 25.163789, 0.90514269, 0.79010481, 0.59148643, 0.28838858},
+		75:  {0.268619, 1.036846, 3.689746, 14.935009, 0.95713262, 0.87424306, 0.69706856, 0.37890360},
+		100: {0.098232, 0.499003, 2.169405, 10.129137, 0.97939102, 0.92054448, 0.76625473, 0.44599998},
+		150: {0.016850, 0.146752, 0.935391, 5.672561, 0.99477749, 0.96556274, 0.85168738, 0.54287295},
+		200: {0.003442, 0.051142, 0.472356, 3.652639, 0.99858869, 0.98415411, 0.90126155, 0.61196984},
 	}
 }
 
@@ -126,23 +111,24 @@ func (x forms) targets() []report.Target {
 	const mean = 100 // ms
 	var task, same, sparrow, wait, varied off
 	for _, row := range zeroTable() {
+		load := row[0]
 		for i, workers := range []int{100, 200} {
 			for k, fanout := range []int{50, 100} {
-				p := x.predict(cluster{workers, fanout, row.load, mean})
-				task.add(p.taskZero, row.task[i], "groups of %d, load %v", workers, row.load)
-				same.add(p.zeroSame, row.same[2*k+i], "groups of %d, %d tasks, load %v", workers, fanout, row.load)
+				p := x.predict(cluster{workers, fanout, load, mean})
+				task.add(p.taskZero, row[1+i], "groups of %d, load %v", workers, load)
+				same.add(p.zeroSame, row[3+2*k+i], "groups of %d, %d tasks, load %v", workers, fanout, load)
 				if i == 0 {
-					sparrow.add(x.sparrow(row.load, fanout), row.sparrow[k], "%d tasks, load %v", fanout, row.load)
+					sparrow.add(x.sparrow(load, fanout), row[7+k], "%d tasks, load %v", fanout, load)
 				}
 			}
 		}
 	}
-	for _, row := range waitTable() {
-		for i, load := range waitLoads() {
-			p := x.predict(cluster{row.workers, 100, load, mean})
+	for _, workers := range modelGroups() {
+		for i, load := range []float64{0.80, 0.85, 0.90, 0.95} {
+			row, p := waitTable()[workers], x.predict(cluster{workers, 100, load, mean})
 			// The table has microseconds with three digits: as parts of T_e, eight.
-			wait.add(p.wait/mean, row.wait[i]/mean, "groups of %d, load %v", row.workers, load)
-			varied.add(p.zeroVaried, row.varied[i], "groups of %d, load %v", row.workers, load)
+			wait.add(p.wait/mean, row[i]/mean, "groups of %d, load %v", workers, load)
+			varied.add(p.zeroVaried, row[4+i], "groups of %d, load %v", workers, load)
 		}
 	}
 	return []report.Target{

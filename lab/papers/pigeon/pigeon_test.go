@@ -48,7 +48,7 @@ func TestSameSeedSameNumbers(t *testing.T) {
 	if fmt.Sprint(got[0]) != fmt.Sprint(got[1]) { // what is unknown is NaN
 		t.Errorf("%v, then %v", got[0], got[1])
 	}
-	m := got[0][0][key{yahoo().name, weighted(20)}]
+	m := got[0][0][key{"yahoo", weighted(20)}]
 	if !(m.took[long][0] > 0 && m.slow[short][0] >= 1 && m.took[short][2] >= m.took[short][0]) {
 		t.Errorf("%+v", m)
 	}

@@ -194,9 +194,7 @@ func models(jobs int) (all []scene) {
 			all = append(all, scene{
 				name: modelName(size, load), cutoff: math.Inf(1), warm: modelWarm,
 				draw: func(seed uint64) []traces.Job { return equal(seed, count, modelFanout, modelTask, load*modelWorkers) },
-				runs: []run{{pigeonName, dispatch.Setup{
-					Policy: dispatch.Pigeon, Workers: modelWorkers, Groups: modelWorkers / size, Cutoff: math.MaxFloat64, Hop: hop, Distributors: 1,
-				}}},
+				runs: []run{{pigeonName, setup(dispatch.Pigeon, modelWorkers, modelWorkers/size, 0, math.MaxFloat64)}},
 			})
 		}
 	}
@@ -221,17 +219,19 @@ func generatedScenes(tasks int) (all []scene) {
 	for _, p := range allPublished() {
 		s := scene{name: p.name, cutoff: p.cutoff, draw: func(seed uint64) []traces.Job { return p.generate(seed, tasks) }}
 		for _, w := range []int{5, 10, 20, strict} {
-			s.runs = append(s.runs, run{weighted(w), dispatch.Setup{
-				Policy: dispatch.Pigeon, Workers: p.size() / groupSize * groupSize, Groups: p.size() / groupSize,
-				Reserved: part(p.pigeon, groupSize), W: w, Cutoff: p.cutoff, Hop: hop, Distributors: 1,
-			}})
+			r := run{weighted(w), setup(dispatch.Pigeon, p.size()/groupSize*groupSize, p.size()/groupSize, part(p.pigeon, groupSize), p.cutoff)}
+			r.W = w
+			s.runs = append(s.runs, r)
 		}
-		s.runs = append(s.runs, run{eagle, dispatch.Setup{
-			Policy: dispatch.Eagle, Workers: p.size(), Groups: 1, Reserved: part(p.eagle, p.size()), Cutoff: p.cutoff, Hop: hop, Distributors: 1,
-		}})
+		s.runs = append(s.runs, run{eagle, setup(dispatch.Eagle, p.size(), 1, part(p.eagle, p.size()), p.cutoff)})
 		all = append(all, s)
 	}
 	return all
+}
+
+// setup is how a policy dispatches on some workers by one distributor.
+func setup(p dispatch.Policy, workers, groups, reserved int, cutoff float64) dispatch.Setup {
+	return dispatch.Setup{Policy: p, Workers: workers, Groups: groups, Reserved: reserved, Cutoff: cutoff, Hop: hop, Distributors: 1}
 }
 
 // part is a part of some workers, at least one.
@@ -265,7 +265,7 @@ func tracedScenes() (all []traced) {
 	for _, load := range yahooLoads() {
 		all = append(all, traced{yahooName(load), yahooName(load), 330, 3, 0.1, 0.1, 1})
 	}
-	y, g := yahoo(), google()
+	y, g := allPublished()[0], allPublished()[2]
 	return append(all,
 		traced{"hawk-yahoo1", "yahoo1", 3600, 36, y.pigeon, y.eagle, y.cutoff},
 		traced{"hawk-yahoo2", "yahoo2", 6000, 60, y.pigeon, y.eagle, y.cutoff},
@@ -275,12 +275,13 @@ func tracedScenes() (all []traced) {
 
 // scene dispatches the jobs of the trace by Pigeon, Eagle and Sparrow.
 func (x traced) scene(jobs []traces.Job) scene {
-	p := dispatch.Setup{
-		Policy: dispatch.Pigeon, Workers: x.workers, Groups: x.groups, Reserved: part(x.pigeon, x.workers/x.groups),
-		Cutoff: x.cutoff, Hop: hop, Distributors: dispatch.DistributorsUsual,
+	s := scene{name: x.name, cutoff: x.cutoff, draw: func(uint64) []traces.Job { return jobs }, runs: []run{
+		{pigeonName, setup(dispatch.Pigeon, x.workers, x.groups, part(x.pigeon, x.workers/x.groups), x.cutoff)},
+		{eagle, setup(dispatch.Eagle, x.workers, 1, part(x.eagle, x.workers), x.cutoff)},
+		{sparrow, setup(dispatch.Sparrow, x.workers, 1, 0, x.cutoff)},
+	}}
+	for i := range s.runs {
+		s.runs[i].Distributors = dispatch.DistributorsUsual
 	}
-	e, s := p, p
-	e.Policy, e.Groups, e.Reserved = dispatch.Eagle, 1, part(x.eagle, x.workers)
-	s.Policy, s.Groups, s.Reserved = dispatch.Sparrow, 1, 0
-	return scene{name: x.name, cutoff: x.cutoff, draw: func(uint64) []traces.Job { return jobs }, runs: []run{{pigeonName, p}, {eagle, e}, {sparrow, s}}}
+	return s
 }

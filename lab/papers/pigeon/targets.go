@@ -105,7 +105,7 @@ func scaled(s report.Stat, by float64) report.Stat {
 
 // against is G4: Pigeon against Eagle on a generated trace. The paper's numbers are of Yahoo's.
 func (f *figures) against(name string) (all []report.Target) {
-	published := name == yahoo().name
+	published := name == "yahoo"
 	numbers := map[string][3]float64{weighted(20): {1.3, 1.5, 5.3}, weighted(strict): {1.2, 1.4, 3.6}}
 	for _, run := range []string{weighted(20), weighted(strict)} {
 		for i, q := range percentileNames() {

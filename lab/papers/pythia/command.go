@@ -1,3 +1,13 @@
+// Package pythia is `powerlab paper pythia`: the experiments of PYTHIA (Dimopoulos, Krintz, Wolski:
+// "PYTHIA: Admission Control for Multi-Framework, Deadline-Driven, Big Data Workloads", UCSB TR
+// 2017-02), with the paper's policies and ours as the admission control of simulated clusters.
+//
+// The one idea: only the jobs are simulated. The policies are those of package admission, driven by
+// package admit's Simulate as by a scheduler, so the judged code is the code that runs. All
+// policies get the same jobs, and only the oracle sees what a job takes before it has ended.
+//
+// Guarantees: the same seeds and traces give the same bytes. A target on a missing trace is
+// not_run; an error in a trace is reported with file and line.
 package pythia
 
 import (
@@ -11,15 +21,9 @@ import (
 	"headroom/lab/traces"
 )
 
-// jobsWhole are the generated jobs of a seed: enough for jobs to pile up under nodrop until small
-// ones no longer get a slot each.
-const jobsWhole = 20_000
-
-// traceNames are the traces of a folder that the study runs on.
-func traceNames() []string { return []string{"google", "yahoo1", "yahoo2", "facebook2010"} }
-
-// NewCommand is `powerlab paper pythia`.
-func NewCommand() *cobra.Command { return newCommand(jobsWhole) }
+// NewCommand is `powerlab paper pythia`. Its generated jobs of a seed are enough for jobs to pile up under nodrop until small ones no
+// longer get a slot each.
+func NewCommand() *cobra.Command { return newCommand(20_000) }
 
 func newCommand(jobs int) *cobra.Command {
 	return papers.Study{
@@ -45,7 +49,7 @@ that the trace begins with.`,
 func simulate(ctx context.Context, o *papers.Options, jobs int) (*papers.Result, error) {
 	sources := []*source{generated(jobs)}
 	var left []report.Target
-	for _, name := range traceNames() {
+	for _, name := range []string{"google", "yahoo1", "yahoo2", "facebook2010"} {
 		why, err := o.Traces.Read(name, func(f *traces.File) error {
 			s, err := traced(name, f)
 			sources = append(sources, s)
@@ -55,10 +59,13 @@ func simulate(ctx context.Context, o *papers.Options, jobs int) (*papers.Result,
 			return nil, err
 		}
 		if why != "" {
-			left = append(left, notRun(name, why)...)
+			for _, t := range (&figures{source: &source{name: name, traced: true}}).targets() {
+				missing := report.Left(t.ID, t.What, t.Unit, why)
+				missing.Paper = t.Paper
+				left = append(left, missing)
+			}
 		}
 	}
-	var all []*figures
 	out := &papers.Result{}
 	for _, s := range sources {
 		cli.Notef(o.Progress, "%s: %d seeds of %d runs", s.name, o.Seeds, len(keys()))
@@ -66,21 +73,8 @@ func simulate(ctx context.Context, o *papers.Options, jobs int) (*papers.Result,
 		if err != nil {
 			return nil, err
 		}
-		f := &figures{source: s, trials: trials}
-		all, out.Targets = append(all, f), append(out.Targets, f.targets()...)
+		out.Targets = append(out.Targets, (&figures{source: s, trials: trials}).targets()...)
 	}
-	out.Targets, out.Tables = append(out.Targets, left...), map[string][][]string{"policies.md": policies(all)}
+	out.Targets = append(out.Targets, left...)
 	return out, nil
-}
-
-// notRun are the targets on a trace that is not there.
-func notRun(name, why string) []report.Target {
-	s := &source{name: name, traced: true}
-	targets := (&figures{source: s}).targets()
-	for i := range targets {
-		t := &targets[i]
-		targets[i] = report.Left(t.ID, t.What, t.Unit, why)
-		targets[i].Paper = t.Paper
-	}
-	return targets
 }

@@ -11,20 +11,12 @@ import (
 
 // key is one run of a source's jobs.
 type key struct {
-	policy   admission.Policy
-	multiple string
-	capacity int
-	cut      bool
+	policy admission.Policy
+	// deadlines is which of the multiples.
+	deadlines, capacity int
+	cut                 bool
 	// byTasks: slots are shared in proportion to tasks, by NoDrop and Reactive.
 	byTasks bool
-}
-
-// name is how a policy is called in tables.
-func (k key) name() string {
-	if k.byTasks {
-		return k.policy.String() + " by tasks"
-	}
-	return k.policy.String()
 }
 
 // measures are the paper's of one run, as parts of 1.
@@ -48,22 +40,20 @@ func honest(p admission.Policy, slots int) (admit.Door, error) { return admissio
 // keys are the runs of a study: the paper's four policies and ours at all capacities under the fixed deadlines, at the two smaller ones
 // under the variable deadlines, those that share also by tasks, and ours and what it is held against while the capacity is cut, too.
 func keys() (all []key) {
-	for i, m := range multiples() {
+	for i := range multiples() {
 		for capacity := tight; capacity <= ample; capacity++ {
 			if i > 0 && capacity == ample {
 				continue
 			}
-			for _, p := range admission.Policies() {
-				all = append(all, key{p, m.name, capacity, false, false})
+			add := func(cut, byTasks bool, policies ...admission.Policy) {
+				for _, p := range policies {
+					all = append(all, key{p, i, capacity, cut, byTasks})
+				}
 			}
-			if capacity == ample {
-				continue
-			}
-			for _, p := range []admission.Policy{admission.Adaptive, admission.Pythia, admission.Reactive} {
-				all = append(all, key{p, m.name, capacity, true, false})
-			}
-			for _, p := range []admission.Policy{admission.NoDrop, admission.Reactive} {
-				all = append(all, key{p, m.name, capacity, false, true})
+			add(false, false, admission.Policies()...)
+			if capacity < ample {
+				add(true, false, admission.Adaptive, admission.Pythia, admission.Reactive)
+				add(false, true, admission.NoDrop, admission.Reactive)
 			}
 		}
 	}
@@ -81,18 +71,13 @@ func (s *study) run(ctx context.Context, seed uint64, seeds int) ([]trial, error
 }
 
 func (s *study) trial(ctx context.Context, seed uint64) (trial, error) {
-	jobs := s.draw(seed)
-	types := map[string]multiple{}
-	for _, m := range multiples() {
-		types[m.name] = m
-	}
-	t := trial{}
+	jobs, t := s.draw(seed), trial{}
 	shared := map[key]*admit.Outcome{} // of NoDrop, but for the deadline type
 	for _, k := range keys() {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		l := s.load(jobs, types[k.multiple], seed, k.capacity)
+		l := s.load(jobs, multiples()[k.deadlines], seed, k.capacity)
 		if k.cut {
 			l = cut(l)
 		}
@@ -109,17 +94,12 @@ func (s *study) trial(ctx context.Context, seed uint64) (trial, error) {
 			o.Judge(l.Jobs)
 		}
 		m := o.Measure(l.Jobs)
-		t[k] = measures{part(m.SDR), part(m.PTR), part(m.Wasted)}
+		t[k] = measures{*m.SDR, *m.PTR, 0}
+		if m.Wasted != nil { // where nothing was done, nothing was wasted
+			t[k] = measures{*m.SDR, *m.PTR, *m.Wasted}
+		}
 	}
 	return t, nil
-}
-
-// part is a measure; where nothing was done, nothing was wasted.
-func part(x *float64) float64 {
-	if x == nil {
-		return 0
-	}
-	return *x
 }
 
 func (s *study) one(k key, l admit.Load) (*admit.Outcome, error) {

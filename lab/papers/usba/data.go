@@ -33,39 +33,25 @@ func table33() []row {
 // benchmark has Table 3.1's parameters, but for r, and what is claimed of it.
 type benchmark struct {
 	name string
-	// modelling is part (a), prediction part (b), from sizes up to 64.
-	modelling, prediction usba.Model
 	// r and match are what the survey of the papers derived: the ratio, and the largest deviation from the printed model, in percent.
 	r, match float64
-	// error is the claimed bound of the relative error, mean that of the printed column, both in percent.
-	error, mean float64
-	// predicted is the claimed mean error of the predictions, from low to high, in percent.
-	low, high float64
+	// error is the claimed bound of the relative error, mean that of the printed column; low and high are the claimed mean error of the
+	// predictions. All are in percent.
+	error, mean, low, high float64
 	// monotone: the speed-up of a fixed size falls with m from 3 on.
 	monotone bool
+	// modelling is part (a), prediction part (b), from sizes up to 64.
+	modelling, prediction usba.Model
 }
 
 func benchmarks() []benchmark {
+	model := func(alpha, beta, gamma, eps, theta float64) usba.Model {
+		return usba.Model{Alpha: alpha, Beta: beta, Gamma: gamma, Eps: eps, Theta: theta}
+	}
 	return []benchmark{
-		{
-			name: "bayes", r: 0.557, match: 4.7, error: 15, mean: 8.1, low: 6, high: 12,
-			modelling:  usba.Model{Alpha: 1.58, Beta: 0.051, Gamma: -0.006, Eps: 0.044, Theta: 19.09},
-			prediction: usba.Model{Alpha: 1.555, Beta: 0.031, Gamma: -1.91e-6, Eps: 0.050, Theta: 15.367},
-		},
-		{
-			name: "rf", r: 0.825, match: 5.6, error: 15, mean: 4.9, low: 6, high: 12,
-			modelling:  usba.Model{Alpha: 1.938, Beta: 0.074, Gamma: -0.009, Eps: 0.04389, Theta: 18.983},
-			prediction: usba.Model{Alpha: 2.194, Beta: 0.085, Gamma: -0.021, Eps: 0.049, Theta: 15.612},
-		},
-		{
-			name: "svm", r: 2.279, match: 6.0, error: 15, mean: 5.8, low: 6, high: 12, monotone: true,
-			modelling:  usba.Model{Alpha: 0.807, Beta: 0.14, Eps: 0.037, Theta: 19.905},
-			prediction: usba.Model{Alpha: 0.886, Beta: 0.137, Eps: 0.037, Theta: 19.783},
-		},
-		{
-			name: "nweight", r: 0.792, match: 2.4, error: 21, mean: 8.2, low: 18.5, high: 19.5,
-			modelling:  usba.Model{Alpha: 2.505, Beta: 0.106, Gamma: -0.022, Eps: 0.04, Theta: 19.516},
-			prediction: usba.Model{Alpha: 2.067, Beta: 0.09, Gamma: -1.09e-6, Eps: 0.040, Theta: 19.044},
-		},
+		{"bayes", 0.557, 4.7, 15, 8.1, 6, 12, false, model(1.58, 0.051, -0.006, 0.044, 19.09), model(1.555, 0.031, -1.91e-6, 0.050, 15.367)},
+		{"rf", 0.825, 5.6, 15, 4.9, 6, 12, false, model(1.938, 0.074, -0.009, 0.04389, 18.983), model(2.194, 0.085, -0.021, 0.049, 15.612)},
+		{"svm", 2.279, 6.0, 15, 5.8, 6, 12, true, model(0.807, 0.14, 0, 0.037, 19.905), model(0.886, 0.137, 0, 0.037, 19.783)},
+		{"nweight", 0.792, 2.4, 21, 8.2, 18.5, 19.5, false, model(2.505, 0.106, -0.022, 0.04, 19.516), model(2.067, 0.09, -1.09e-6, 0.040, 19.044)},
 	}
 }
