@@ -95,11 +95,11 @@ func (o *options) run(cmd *cobra.Command) error {
 	default:
 		return o.compare(cmd)
 	}
-	if err != nil {
-		return err
-	}
 	if !o.output.IsJSON() {
 		o.output.Format = "yaml"
+	}
+	if err != nil {
+		return err
 	}
 	return o.output.JSON(cmd.OutOrStdout(), found)
 }
@@ -118,9 +118,10 @@ func (o *options) compare(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	all := contest{baselines(), member, prices(), []reserve{usual, spend, free, save}, shown()}
 	r := &Report{Seed: o.seeds.first, Seeds: o.seeds.count, Load: o.load}
 	for i := range loads {
-		a, err := everybody().measure(cmd.Context(), &loads[i], o.seeds, tuningSeeds)
+		a, err := all.measure(cmd.Context(), &loads[i], o.seeds, tuningSeeds)
 		if err != nil {
 			return err
 		}

@@ -18,11 +18,9 @@ const (
 
 // figure is a figure of a run that is judged.
 type figure struct {
-	name string
-	// sign is 1 if less is better, -1 if more is.
-	sign float64
-	// slack is the difference that counts as level, absolute or as a part of the baseline's.
-	slack    float64
+	name     string
+	sign     float64 // 1 if less is better, -1 if more is
+	slack    float64 // the difference that counts as level, absolute or as a part of the baseline's
 	relative bool
 }
 
@@ -50,16 +48,13 @@ const (
 
 // Judged is one figure of a baseline against the member of our family at its cost.
 type Judged struct {
-	Baseline string `json:"baseline"`
-	Member   string `json:"member"`
-	Figure   string `json:"figure"`
-	// Behind is by how much the member is worse, seed by seed; below 0: better.
-	Behind report.Stat `json:"behind"`
-	// Verdict is ahead or behind where the difference lies on one side of 0, beyond the slack of the figure, by bounds
-	// that hold for all figures of a load at once (see Answer.judge). Met: it is not behind.
-	Verdict Standing `json:"verdict"`
-	Met     bool     `json:"met"`
-	Note    string   `json:"note"`
+	Baseline string      `json:"baseline"`
+	Member   string      `json:"member"`
+	Figure   string      `json:"figure"`
+	Behind   report.Stat `json:"behind"`  // by how much the member is worse, seed by seed; below 0: better
+	Verdict  Standing    `json:"verdict"` // ahead or behind where that is beyond the slack of the figure, see Answer.judge
+	Met      bool        `json:"met"`     // it is not behind
+	Note     string      `json:"note"`
 }
 
 // Verdict is the sum of the figures against one baseline: met where the member is ahead in some figure and behind in none, order
@@ -192,10 +187,9 @@ func (a *Answer) judge(baseline, member *Result, note string, baselines int) {
 }
 
 // less returns ours less theirs, seed by seed, times a sign.
-func less(ours, theirs []float64, sign float64) []float64 {
-	each := make([]float64, len(ours))
-	for i := range each {
-		each[i] = sign * (ours[i] - theirs[i])
+func less(ours, theirs []float64, sign float64) (each []float64) {
+	for i := range ours {
+		each = append(each, sign*(ours[i]-theirs[i]))
 	}
 	return each
 }

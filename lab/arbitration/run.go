@@ -41,14 +41,10 @@ type run struct {
 	spent, energy        float64 // J
 	sprints, holds       int
 
-	// ended are the jobs that have ended since the last look, reports those that the decider receives.
-	ended, reports []*job
-	// soon: a job has come or ended, or a sprint is over, so that a look ought to follow.
-	soon bool
-	// wake is when the decider must look before its turn; 0 for never.
-	wake time.Duration
-	// book is what runs teach about how jobs scale; nil where nothing is learned.
-	book *runs.Book
+	ended, reports []*job        // that have ended since the last look, and those that the decider receives
+	soon           bool          // a job has come or ended, or a sprint is over, so that a look ought to follow
+	wake           time.Duration // when the decider must look before its turn; 0 for never
+	book           *runs.Book    // what runs teach about how jobs scale; nil where nothing is learned
 }
 
 // Ranks of what is due at one time.

@@ -124,13 +124,11 @@ type Scaling struct {
 
 // ScalingPair is one way to decide with and without curves.
 type ScalingPair struct {
-	Name string `json:"name"`
-	// With and Without are its figures; Change is the difference, seed by seed, and Arbiter that of the arbiter with curves
-	// to this one with curves.
+	Name    string                 `json:"name"`
 	With    map[string]report.Stat `json:"with"`
 	Without map[string]report.Stat `json:"without"`
-	Change  map[string]report.Stat `json:"change"`
-	Arbiter map[string]report.Stat `json:"arbiter"`
+	Change  map[string]report.Stat `json:"change"`  // the difference, seed by seed
+	Arbiter map[string]report.Stat `json:"arbiter"` // that of the arbiter with curves to this one with curves
 }
 
 // measureScaling compares the arbiter, and the baselines that run jobs side by side and give up no task, on these seeds.
@@ -144,9 +142,8 @@ func measureScaling(ctx context.Context, seeds seedRange) (*Scaling, error) {
 	}
 	var all []variant
 	for _, v := range ways {
-		curves := v
-		curves.learns = true
-		all = append(all, curves, v)
+		all = append(all, v, v)
+		all[len(all)-2].learns = true
 	}
 	results, err := runAll(ctx, &l, all, seeds)
 	if err != nil {
@@ -155,18 +152,12 @@ func measureScaling(ctx context.Context, seeds seedRange) (*Scaling, error) {
 	out := &Scaling{Seed: seeds.first, Seeds: seeds.count, Load: l.Name}
 	for i := 0; i < len(results); i += 2 {
 		with, without := results[i], results[i+1]
-		out.Pairs = append(out.Pairs, ScalingPair{
-			Name: with.Name, With: with.Figures, Without: without.Figures, Change: changes(&with, &without), Arbiter: changes(&results[0], &with),
-		})
+		p := ScalingPair{with.Name, with.Figures, without.Figures, map[string]report.Stat{}, map[string]report.Stat{}}
+		for name, xs := range with.each {
+			p.Change[name] = report.Of(less(xs, without.each[name], 1))
+			p.Arbiter[name] = report.Of(less(results[0].each[name], xs, 1))
+		}
+		out.Pairs = append(out.Pairs, p)
 	}
 	return out, nil
-}
-
-// changes are the differences of two results, seed by seed, with their bounds.
-func changes(a, b *Result) map[string]report.Stat {
-	out := map[string]report.Stat{}
-	for name, xs := range a.each {
-		out[name] = report.Of(less(xs, b.each[name], 1))
-	}
-	return out
 }

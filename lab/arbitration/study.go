@@ -25,30 +25,21 @@ type Result struct {
 
 // Answer is the result of `powerlab arbitrate` on one load.
 type Answer struct {
-	Seed  uint64 `json:"seed"`
-	Seeds int    `json:"seeds"`
-	Load  string `json:"load"`
-	// Variants are all ways to decide, Judged is each baseline against the member of our family at its cost, figure by figure.
-	Variants []Result `json:"variants"`
-	Judged   []Judged `json:"judged"`
-	// Verdicts are the sums of that, by baseline.
-	Verdicts []Verdict `json:"verdicts"`
+	Seed     uint64    `json:"seed"`
+	Seeds    int       `json:"seeds"`
+	Load     string    `json:"load"`
+	Variants []Result  `json:"variants"`
+	Judged   []Judged  `json:"judged"`   // each baseline against the member of our family at its cost, figure by figure
+	Verdicts []Verdict `json:"verdicts"` // the sums of that, by baseline
 }
 
 // contest is who takes part in a study.
 type contest struct {
 	baselines []variant
-	// member makes a member of the family for a price of quality and a reserve, which are tried from prices and reserves.
-	member   func(price time.Duration, keep reserve) variant
-	prices   []time.Duration
-	reserves []reserve
-	// shown are variants that are always shown.
-	shown []variant
-}
-
-// everybody is the list of policies that `powerlab arbitrate` compares.
-func everybody() *contest {
-	return &contest{baselines: baselines(), member: member, prices: prices(), reserves: []reserve{usual, spend, free, save}, shown: shown()}
+	member    func(price time.Duration, keep reserve) variant // makes a member of the family
+	prices    []time.Duration
+	reserves  []reserve
+	shown     []variant // always
 }
 
 // seedRange are seeds in a row.

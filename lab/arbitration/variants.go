@@ -11,14 +11,10 @@ import (
 // variant is one way to decide.
 type variant struct {
 	name, says string
-	// decide makes the decider of one run.
-	decide func() decider
-	// tuned is a baseline whose sprint timer is chosen for each load.
-	tuned baseline
-	// learns: it learns how jobs scale.
-	learns bool
-	// price is that of a member of our family.
-	price time.Duration
+	decide     func() decider // makes the decider of one run
+	tuned      baseline       // one whose sprint timer is chosen for each load
+	learns     bool           // how jobs scale
+	price      time.Duration  // of a member of our family
 }
 
 // with is the baseline with a sprint timer.
