@@ -85,11 +85,6 @@ func (j *job) open() bool { return j.pending() > 0 && (j.limit == 0 || len(j.run
 
 func (j *job) pending() int { return max(0, len(j.times)-j.next-j.dropped) + len(j.again) }
 
-// droppable returns how many tasks its floor lets it give up now.
-func (j *job) droppable() int {
-	return max(0, min(j.pending()-len(j.again), len(j.times)-j.dropped-units.Ratio(j.Floor).Least(len(j.times))))
-}
-
 // take returns the next task to begin.
 func (j *job) take() int {
 	if n := len(j.again); n > 0 {

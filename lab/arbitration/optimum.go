@@ -31,8 +31,8 @@ type flow struct {
 // flowOf is the fluid model of a load's machines at full load under its first budget.
 func flowOf(l *Load) flow {
 	r := newRun(l, 0, nil)
-	f := flow{refill: r.refill, potMost: r.potMost, watts: rise(r.cluster.nodes).Watts()}
-	f.slow, f.fast = r.cluster.speeds()
+	f := flow{refill: r.refill, potMost: r.potMost, watts: rise(r.nodes).Watts()}
+	f.slow, f.fast = speeds(r.nodes)
 	return f
 }
 

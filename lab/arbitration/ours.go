@@ -59,7 +59,7 @@ func (o *joint) look(r *run) {
 	for _, j := range r.live {
 		look.Jobs = append(look.Jobs, o.contender(r, j, outlooks[j.id]))
 	}
-	for _, n := range r.cluster.nodes {
+	for _, n := range r.nodes {
 		if !o.noHolds {
 			sprints := r.sprint != nil && slices.Contains(r.sprint.nodes, n)
 			look.Nodes = append(look.Nodes, arbiter.Node{Name: n.name, Target: n.base, Floor: n.floor(), Most: n.rated, Held: n.most, Sprints: sprints})
@@ -134,7 +134,7 @@ func (r *run) truth(j *job) (progress.Rest, float64) {
 		work, all = work+j.times[t], all+j.times[t]
 	}
 	n := float64(len(j.running) + len(tasks))
-	slow, fast := r.cluster.speeds()
+	slow, fast := speeds(r.nodes)
 	if all <= 0 {
 		return progress.Rest{}, fast / slow
 	}
@@ -170,7 +170,7 @@ func (o *joint) carryOut(r *run, out arbiter.Moves, by map[string]*job) {
 		j.theta = d.Theta
 		r.drop(j, len(j.times)-j.dropped-units.Ratio(1-d.Theta).Kept(len(j.times)))
 	}
-	for _, n := range r.cluster.nodes {
+	for _, n := range r.nodes {
 		most := units.Power(0)
 		if at := slices.IndexFunc(out.Holds, func(h arbiter.Hold) bool { return h.Node == n.name }); at >= 0 {
 			most = out.Holds[at].Most

@@ -87,15 +87,6 @@ func speedAt(limit, idle, rated units.Power, containers, busy int) (speed float6
 	return speed, idle + units.Power(room)
 }
 
-// next returns when the machine's next task ends, as things are; false when none does.
-func (n *node) next() (time.Duration, bool) {
-	until, ok := n.running.Next()
-	if !ok || n.speed <= 0 {
-		return 0, false
-	}
-	return seconds((until - n.done) / n.speed), true
-}
-
 func (n *node) free() int {
 	if n.down {
 		return 0
@@ -103,38 +94,23 @@ func (n *node) free() int {
 	return n.containers - n.running.Len()
 }
 
-// start begins a task.
-func (n *node) start(j *job, task int) {
-	a := &attempt{job: j, task: task, until: n.done + j.times[task], from: n.done, node: n, slow: 1}
-	a.id = n.running.Push(a.until, 0, a)
-	j.running = append(j.running, a)
-}
-
-// cluster is the machines under one budget.
-type cluster struct {
-	nodes  []*node
-	budget units.Power
-}
-
-// newCluster divides containers among machines.
-func newCluster(containers int, watts units.Power) *cluster {
-	c := &cluster{budget: watts}
+// newNodes divides containers among machines.
+func newNodes(containers int) (nodes []*node) {
 	count := min(nodesMost, containers)
 	for i := range count {
 		n := containers / count
 		if i < containers%count {
 			n++
 		}
-		c.nodes = append(c.nodes, &node{name: fmt.Sprintf("n%02d", i+1), containers: n, idle: scaled(idleServer, n), rated: scaled(ratedServer, n)})
+		nodes = append(nodes, &node{name: fmt.Sprintf("n%02d", i+1), containers: n, idle: scaled(idleServer, n), rated: scaled(ratedServer, n)})
 	}
-	c.plan()
-	return c
+	return nodes
 }
 
-// plan divides the budget among the machines as the coordinators do, by what each can use.
-func (c *cluster) plan() {
+// plan divides a budget among machines as the coordinators do, by what each can use.
+func plan(all []*node, watts units.Power) {
 	var nodes []budget.Node
-	for _, n := range c.nodes {
+	for _, n := range all {
 		demand := n.idle + units.Power(float64(n.rated-n.idle)*float64(n.running.Len())/float64(n.containers))
 		most := n.rated
 		if n.most > 0 {
@@ -145,19 +121,19 @@ func (c *cluster) plan() {
 		}
 		nodes = append(nodes, budget.Node{Name: n.name, Domain: "site", Least: n.floor(), Most: most, Demand: demand, Weight: float64(n.containers)})
 	}
-	tree, err := budget.NewTree([]budget.Domain{{Name: "site", Budget: max(c.budget, 1)}})
+	tree, err := budget.NewTree([]budget.Domain{{Name: "site", Budget: max(watts, 1)}})
 	if err != nil {
 		panic(err) // one domain with a budget above 0 W is a tree
 	}
 	caps := budget.Divide(tree, nodes, budget.Weighted).Caps
-	for _, n := range c.nodes {
+	for _, n := range all {
 		n.base = caps[n.name]
 	}
 }
 
 // speeds returns how much work all containers do in a second if all are busy, under the caps and in a sprint.
-func (c *cluster) speeds() (slow, fast float64) {
-	for _, n := range c.nodes {
+func speeds(nodes []*node) (slow, fast float64) {
+	for _, n := range nodes {
 		base, _ := speedAt(n.base, n.idle, n.rated, n.containers, n.containers)
 		sprint, _ := speedAt(n.sprinting(), n.idle, n.rated, n.containers, n.containers)
 		slow, fast = slow+base*float64(n.containers), fast+sprint*float64(n.containers)

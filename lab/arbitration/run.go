@@ -25,10 +25,11 @@ const (
 
 // run is one run of one way to decide.
 type run struct {
-	load    *Load
-	cluster *cluster
-	jobs    []*job // all, by their arrival
-	came    int
+	load   *Load
+	nodes  []*node
+	budget units.Power
+	jobs   []*job // all, by their arrival
+	came   int
 	// clock has what is due: changes of the budget, failures, shares on their way, arrivals and the end of the sprint. Tasks
 	// end by the clocks of their machines.
 	clock   events.Clock[time.Duration, func()]
@@ -68,19 +69,20 @@ type decider interface {
 func newRun(l *Load, seed uint64, d decider) *run {
 	part := float64(l.Containers) / perServer
 	r := &run{
-		load: l, cluster: newCluster(l.Containers, l.Budget[0].Budget), jobs: l.draw(seed), decider: d,
+		load: l, nodes: newNodes(l.Containers), budget: l.Budget[0].Budget, dirty: true, jobs: l.draw(seed), decider: d,
 		potMost: joulesServer.Joules() * part, refill: refillServer.Watts() * part,
 	}
 	r.pot = r.potMost
+	r.divide()
 	for _, s := range l.Budget {
 		r.clock.Schedule(s.At, rankBudget, func() {
-			r.cluster.budget, r.dirty = s.Budget, true
+			r.budget, r.dirty = s.Budget, true
 			r.divide()
 		})
 	}
 	if l.Fails > 0 {
 		x := drawn(seed, streamFailures)
-		for _, n := range r.cluster.nodes {
+		for _, n := range r.nodes {
 			arrivals(x, l.Fails, l.For, func(at time.Duration) { r.clock.Schedule(at, rankLater, func() { r.fail(n) }) })
 		}
 	}
@@ -120,8 +122,6 @@ func (r *run) fail(n *node) {
 // run runs the jobs to their end, and reports whether that was before drainMost.
 func (r *run) run() bool {
 	nextLook, nextPlan, looked := lookEvery, planEvery, time.Duration(0)
-	r.dirty = true
-	r.divide()
 	for most := r.load.For + drainMost; r.now() < r.load.For || r.came < len(r.jobs) || len(r.live) > 0; {
 		if r.now() >= most {
 			return false
@@ -161,9 +161,9 @@ func (r *run) next() time.Duration {
 	if due, ok := r.clock.Until(); ok {
 		at = due
 	}
-	for _, n := range r.cluster.nodes {
-		if d, ok := n.next(); ok {
-			at = min(at, r.now()+d)
+	for _, n := range r.nodes {
+		if until, ok := n.running.Next(); ok && n.speed > 0 {
+			at = min(at, r.now()+seconds((until-n.done)/n.speed))
 		}
 	}
 	return at
@@ -180,7 +180,7 @@ func (r *run) pass(to time.Duration) {
 		}
 		room -= s.escrow
 	}
-	for _, n := range r.cluster.nodes {
+	for _, n := range r.nodes {
 		draws += n.draws
 		n.done += n.speed * dt
 	}
@@ -193,7 +193,7 @@ func (r *run) pass(to time.Duration) {
 
 // complete takes the tasks that have ended off their machines.
 func (r *run) complete() {
-	for _, n := range r.cluster.nodes {
+	for _, n := range r.nodes {
 		ended := false
 		for until, ok := n.running.Next(); ok && until <= n.done+hair; until, ok = n.running.Next() {
 			_, a, _ := n.running.Pop()
@@ -227,14 +227,14 @@ func (r *run) over(j *job) {
 func (r *run) divide() {
 	if r.dirty {
 		r.dirty = false
-		r.cluster.plan()
+		plan(r.nodes, r.budget)
 		r.apply()
 	}
 }
 
 // apply gives the machines their caps.
 func (r *run) apply() {
-	for _, n := range r.cluster.nodes {
+	for _, n := range r.nodes {
 		n.cap = n.base
 		if r.sprint != nil && slices.Contains(r.sprint.nodes, n) {
 			n.cap = n.sprinting()
@@ -253,7 +253,7 @@ func rise(nodes []*node) (sum units.Power) {
 
 // nodesOf returns the machines that run tasks of a job.
 func (r *run) nodesOf(j *job) (out []*node) {
-	for _, n := range r.cluster.nodes {
+	for _, n := range r.nodes {
 		if slices.ContainsFunc(j.running, func(a *attempt) bool { return a.node == n }) {
 			out = append(out, n)
 		}
@@ -297,14 +297,15 @@ func (r *run) settle() {
 
 // drop takes up to n tasks that have not begun away from a job, within its floor.
 func (r *run) drop(j *job, n int) {
-	j.dropped += max(0, min(n, j.droppable()))
+	floor := units.Ratio(j.Floor).Least(len(j.times))
+	j.dropped += max(0, min(n, j.pending()-len(j.again), len(j.times)-j.dropped-floor))
 	r.over(j)
 }
 
 // hand starts tasks in free containers.
 func (r *run) hand() {
 	for {
-		n := slices.MaxFunc(r.cluster.nodes, func(a, b *node) int { return a.free() - b.free() })
+		n := slices.MaxFunc(r.nodes, func(a, b *node) int { return a.free() - b.free() })
 		if n.free() == 0 {
 			return
 		}
@@ -315,7 +316,10 @@ func (r *run) hand() {
 		if !j.began {
 			j.began, j.first, r.wake = true, r.now(), r.now()+lookSoonest
 		}
-		n.start(j, j.take())
+		task := j.take()
+		a := &attempt{job: j, task: task, until: n.done + j.times[task], from: n.done, node: n, slow: 1}
+		a.id = n.running.Push(a.until, 0, a)
+		j.running = append(j.running, a)
 		n.settle()
 		r.dirty = true
 	}

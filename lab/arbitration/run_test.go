@@ -37,7 +37,7 @@ func (w watched) check(r *run) {
 	if r.pot < -1e-6 || r.pot+escrow > r.potMost+1e-6 {
 		w.t.Fatalf("%s at %v: %v J and %v J put aside of %v J", w.name, r.now(), r.pot, escrow, r.potMost)
 	}
-	for _, n := range r.cluster.nodes {
+	for _, n := range r.nodes {
 		if n.running.Len() > n.containers || n.down && n.running.Len() > 0 || n.draws > max(n.cap, n.floor())+units.Watt {
 			w.t.Fatalf("%s at %v: %s runs %d of %d and draws %v of %v", w.name, r.now(), n.name, n.running.Len(), n.containers, n.draws, n.cap)
 		}

@@ -64,12 +64,12 @@ func (t *tuning) run(ctx context.Context, variants []variant) []Result {
 			fresh = append(fresh, v)
 		}
 	}
-	results, err := runAll(ctx, t.load, fresh, t.seeds)
 	if t.err == nil {
-		t.err = err
-	}
-	for i := range results {
-		t.known[results[i].Says] = results[i]
+		var results []Result
+		results, t.err = runAll(ctx, t.load, fresh, t.seeds)
+		for i := range results {
+			t.known[results[i].Says] = results[i]
+		}
 	}
 	out := make([]Result, len(variants))
 	for i, v := range variants {

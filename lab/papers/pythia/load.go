@@ -15,11 +15,9 @@ type source struct {
 	name string
 	// draw gives the jobs of a seed, in the order of their arrivals, with the least time that each can take (its work over its
 	// tasks) in the place of its deadline.
-	draw func(seed uint64) []admit.Job
-	// capacities are in slots: the tightest, twice that, and more than enough.
-	capacities [3]int
-	// traced reports whether the jobs are those of a trace.
-	traced bool
+	draw       func(seed uint64) []admit.Job
+	capacities [3]int // slots
+	traced     bool   // the jobs are those of a trace
 }
 
 // Which of a source's capacities.
@@ -55,21 +53,17 @@ const (
 	deadlineStream
 )
 
-// load is a source's jobs with deadlines.
-func (s *source) load(jobs []admit.Job, m multiple, seed uint64, capacity int) admit.Load {
-	r := rand.New(rand.NewPCG(seed, deadlineStream))
-	l := admit.Load{Capacity: s.capacities[capacity], Jobs: slices.Clone(jobs)}
+// load is a source's jobs with the deadlines of a run. A cut halves the capacity in the middle third of the arrivals.
+func (s *source) load(jobs []admit.Job, k key, seed uint64) admit.Load {
+	r, m := rand.New(rand.NewPCG(seed, deadlineStream)), multiples()[k.deadlines]
+	l := admit.Load{Capacity: s.capacities[k.capacity], Jobs: slices.Clone(jobs)}
 	for i := range l.Jobs {
 		l.Jobs[i].Deadline *= m.draw(r)
 	}
-	return l
-}
-
-// cut halves the capacity of a load in the middle third of its arrivals.
-func cut(l admit.Load) admit.Load {
-	first, last := l.Jobs[0].Arrival, l.Jobs[len(l.Jobs)-1].Arrival
-	third := (last - first) / 3
-	l.Changes = []admit.Change{{At: first + third, Slots: l.Capacity / 2}, {At: first + 2*third, Slots: l.Capacity}}
+	if first := jobs[0].Arrival; k.cut {
+		third := (jobs[len(jobs)-1].Arrival - first) / 3
+		l.Changes = []admit.Change{{At: first + third, Slots: l.Capacity / 2}, {At: first + 2*third, Slots: l.Capacity}}
+	}
 	return l
 }
 

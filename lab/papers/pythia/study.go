@@ -77,10 +77,7 @@ func (s *study) trial(ctx context.Context, seed uint64) (trial, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		l := s.load(jobs, multiples()[k.deadlines], seed, k.capacity)
-		if k.cut {
-			l = cut(l)
-		}
+		l := s.load(jobs, k, seed)
 		alike := key{policy: k.policy, capacity: k.capacity, byTasks: k.byTasks}
 		o := shared[alike]
 		if k.policy != admission.NoDrop || o == nil || s.apart {
