@@ -167,22 +167,17 @@ func (r *run) step(a *arbiter.Arbiter, containers int, joint bool, first func(*j
 	return d, by
 }
 
-// reported is a job as the job loop sees it.
 func (r *run) reported(j *job, ratio bool) arbiter.Job {
-	var power, base, fast, full, n units.Power
-	for _, a := range j.running {
-		x := a.node
-		part := units.Power(x.containers)
-		power, base, full = power+x.cap*perServer/part, base+x.base*perServer/part, full+x.rated*perServer/part
-		fast += x.sprinting() * perServer / part
-		n++
-	}
-	if n > 0 {
-		power, base, fast, full = power/n, base/n, fast/n, full/n
+	mean := func(of func(n *node) units.Power) (sum units.Power) {
+		for _, a := range j.running {
+			sum += of(a.node) * perServer / units.Power(a.node.containers)
+		}
+		return sum / units.Power(max(1, len(j.running)))
 	}
 	return arbiter.Job{
 		ID: j.id, Name: cmp.Or(j.Name, string(j.Class)), Curve: j.curve, Tasks: len(j.times), Done: j.done, Running: len(j.running), Pending: j.pending(), Dropped: j.dropped, Work: j.work(),
 		Phase: progress.Map, Reduced: -1, Elapsed: max(1, r.now()-j.first), Floor: j.Floor, Uncapped: j.uncapped, Stopped: j.stopped, Held: len(j.running),
-		Power: power, Full: full, Base: base, Fast: fast, ByRatio: ratio,
+		Power: mean(func(n *node) units.Power { return n.cap }), Full: mean(func(n *node) units.Power { return n.rated }),
+		Base: mean(func(n *node) units.Power { return n.base }), Fast: mean((*node).sprinting), ByRatio: ratio,
 	}
 }

@@ -1,20 +1,16 @@
-// Package arbitration compares the arbiter with other policies on simulated machines: `powerlab arbitrate`.
-//
-// The one idea: every policy runs the same jobs on the same machines, under the same budget, with the same sprint joules and decisions at
-// the same times. Only three things differ: which jobs are served, which sprint, and which drop tasks. Ours is arbiter.Arbiter and
-// arbiter.Movers, as the coordinators run them. A comparison is meaningful only at equal cost, so the arbiter takes part as a family, over
-// prices of quality and reserves of joules.
-//
-// Guarantees: the same seeds give the same results, whatever the number of CPUs, and runs are
-// bounded. Production code does not use the package.
+// Package arbitration compares the arbiter with other policies on simulated machines: `powerlab
+// arbitrate`. Every policy runs the same jobs on the same machines, under the same budget, with the
+// same sprint joules and decisions at the same times. Only three things differ: which jobs are
+// served, which sprint, and which drop tasks. A comparison is meaningful only at equal cost, so the
+// arbiter takes part as a family, over prices of quality and reserves of joules. The same seeds give
+// the same results, whatever the number of CPUs.
 package arbitration
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
-	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,11 +37,11 @@ four simulated machines with 28 containers in total: urgent jobs with deadlines,
 skip tasks, under a changing budget. All policies have the same joules for sprints and decide at the same
 moments.
 
-The report has, per policy: latencies by class, missed deadlines, quality (fraction of tasks computed), energy
-and sprint joules, as means over the seeds with 95 % bounds. Each other policy is compared, seed by seed, with
-the member of the arbiter's family (by price of quality and reserve of joules) that drops no more tasks (within
-0.5 points) and uses no more energy and sprint joules (within 1 % of all its joules). Members, and the sprint
-timers of the others, are chosen on 40 separate seeds, starting at 1, which are not judged.
+Each other policy is compared, seed by seed, with the member of the arbiter's family (by price of quality and
+reserve of joules) that drops no more tasks (within 0.5 points) and uses no more energy and sprint joules
+(within 1 % of all its joules). Members, and the sprint timers of the others, are chosen on 40 separate seeds,
+starting at 1, which are not judged. With -o json the report also has, per policy: latencies by class, missed
+deadlines, quality (fraction of tasks computed), energy and sprint joules, as means with 95 % bounds.
 
 --load names a load (steady, heavy, bursty, heterogeneous, failures, power-trace, narrow, or all of them) or a file
 (- for stdin):
@@ -133,40 +129,18 @@ func (o *options) compare(cmd *cobra.Command) error {
 	case o.output.IsJSON():
 		err = o.output.JSON(cmd.OutOrStdout(), r)
 	default:
-		err = r.print(cmd.OutOrStdout(), &o.output)
+		var rows [][]string
+		for _, a := range r.Loads {
+			for _, v := range a.Verdicts {
+				rows = append(rows, []string{a.Load, v.Baseline, v.Member, v.Verdict, strconv.Itoa(v.Ahead), strconv.Itoa(v.Behind)})
+			}
+		}
+		err = o.output.Table(cmd.OutOrStdout(), []string{"LOAD", "BASELINE", "MEMBER", "VERDICT", "AHEAD", "BEHIND"}, rows)
 	}
 	if err != nil {
 		return err
 	}
 	return r.verdict()
-}
-
-// print is a table with a row for each load and policy: its figures, and how the arbiter stands against it at its cost.
-func (r *Report) print(w io.Writer, out *cli.Output) error {
-	columns := []string{UrgentMean, UrgentP95, UrgentMissed, TolerantMean, TolerantP95, TolerantQuality, EnergyJ, SprintJ, WeightedS}
-	head, rows := append(append([]string{"LOAD", "VARIANT"}, columns...), "VERDICT"), [][]string{}
-	for i := range head {
-		head[i] = strings.ToUpper(head[i])
-	}
-	for _, a := range r.Loads {
-		for _, v := range a.Variants {
-			row := []string{a.Load, v.Name}
-			for _, name := range columns {
-				cell := "-" // a class without jobs
-				if s, known := v.Figures[name]; known {
-					cell = s.String()
-				}
-				row = append(row, cell)
-			}
-			verdict := ""
-			if at := slices.IndexFunc(a.Verdicts, func(x Verdict) bool { return x.Baseline == v.Name }); at >= 0 {
-				x := &a.Verdicts[at]
-				verdict = fmt.Sprintf("%s is %s: %d ahead, %d behind", x.Member, x.Verdict, x.Ahead, x.Behind)
-			}
-			rows = append(rows, append(row, verdict))
-		}
-	}
-	return out.Table(w, head, rows)
 }
 
 // verdict is the error of an arbiter that is behind somewhere.

@@ -63,8 +63,7 @@ func readLoad(stdin io.Reader, file string) (l Load, err error) {
 		}
 		jobs = append(jobs, x)
 	}
-	jobs = sorted(jobs)
-	l.Jobs = func(uint64) []Job { return slices.Clone(jobs) }
+	l.Jobs = func(uint64) []Job { return sorted(slices.Clone(jobs)) }
 	return l, nil
 }
 

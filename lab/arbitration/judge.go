@@ -40,11 +40,7 @@ func judgedFigures() []figure {
 type Standing string
 
 // The standings.
-const (
-	Ahead  Standing = "ahead"
-	Level  Standing = "level"
-	Behind Standing = "behind"
-)
+const Ahead, Level, Behind Standing = "ahead", "level", "behind"
 
 // Judged is one figure of a baseline against the member of our family at its cost.
 type Judged struct {
@@ -135,7 +131,6 @@ func best(baseline *Result, members []Result) (at int, note string) {
 	return at, note
 }
 
-// more returns by how much more the member has of a figure than a baseline.
 func (m *Result) more(figure string, baseline *Result) float64 {
 	return m.Figures[figure].Mean - baseline.Figures[figure].Mean
 }

@@ -80,12 +80,10 @@ type job struct {
 	meter         meter
 }
 
-// open reports whether it can begin a task.
 func (j *job) open() bool { return j.pending() > 0 && (j.limit == 0 || len(j.running) < j.limit) }
 
 func (j *job) pending() int { return max(0, len(j.times)-j.next-j.dropped) + len(j.again) }
 
-// take returns the next task to begin.
 func (j *job) take() int {
 	if n := len(j.again); n > 0 {
 		t := j.again[n-1]
@@ -96,7 +94,6 @@ func (j *job) take() int {
 	return j.next - 1
 }
 
-// forget takes a task off those that run.
 func (j *job) forget(a *attempt) {
 	last := len(j.running) - 1
 	j.running[slices.Index(j.running, a)] = j.running[last]
@@ -118,12 +115,7 @@ func (j *job) work() float64 {
 func drawn(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
 
 // Streams of numbers of a seed.
-const (
-	streamUrgent = 1 + iota
-	streamTolerant
-	streamTasks
-	streamFailures
-)
+const streamUrgent, streamTolerant, streamTasks, streamFailures = 1, 2, 3, 4
 
 // draw makes the jobs of a seed.
 func (l *Load) draw(seed uint64) (jobs []*job) {
@@ -155,7 +147,6 @@ func arrivals(r *rand.Rand, every, span time.Duration, f func(at time.Duration))
 	}
 }
 
-// sorted orders jobs by their arrival.
 func sorted(jobs []Job) []Job {
 	slices.SortStableFunc(jobs, func(a, b Job) int { return cmp.Compare(a.Arrival, b.Arrival) })
 	return jobs

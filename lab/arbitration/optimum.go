@@ -129,7 +129,6 @@ func (p *problem) costOf(i int, at float64) float64 {
 	return j.cost(time.Duration((at-j.Arrival.Seconds())*float64(time.Second)), p.dropped[i])
 }
 
-// permute calls f with all orders of a list.
 func permute(list []int, from int, f func([]int)) {
 	if from >= len(list)-1 {
 		f(list)

@@ -71,7 +71,6 @@ func (o *joint) look(r *run) {
 	o.carryOut(r, o.movers.Step(r.now(), look), by)
 }
 
-// contender is a job as the arbiter takes it.
 func (o *joint) contender(r *run, j *job, outlook arbiter.Outlook) arbiter.Contender {
 	c := arbiter.Contender{
 		ID: j.id, Class: string(j.Class), Rank: j.Class.rank(), Tasks: len(j.times), Dropped: j.dropped, Running: len(j.running), Pending: j.pending(),
@@ -96,7 +95,6 @@ func (o *joint) contender(r *run, j *job, outlook arbiter.Outlook) arbiter.Conte
 	return c
 }
 
-// offer is what a sprint of a job would take.
 func (o *joint) offer(r *run, j *job) arbiter.Offer {
 	nodes := r.nodesOf(j)
 	out := arbiter.Offer{Domain: "site", Balance: units.FromJoules(max(0, r.pot)), Capacity: units.FromJoules(r.potMost), Rise: rise(nodes), Nodes: len(nodes)}
@@ -142,7 +140,6 @@ func (r *run) truth(j *job) (progress.Rest, float64) {
 	return progress.Rest{Work: work / mean, Task: seconds(mean * float64(r.load.Containers) / slow), Ended: 1 << 40, Known: true}, fast / slow
 }
 
-// carryOut does what was decided.
 func (o *joint) carryOut(r *run, out arbiter.Moves, by map[string]*job) {
 	if d := out.Divisions[""]; len(d.Shares) > 0 {
 		order, shares := map[string]int{}, map[string]int{}

@@ -44,13 +44,10 @@ type node struct {
 	done  float64
 }
 
-// floor is the least that the machine can be held at.
 func (n *node) floor() units.Power { return n.idle + n.idle/8 }
 
-// sprinting is the cap of the machine in a sprint.
 func (n *node) sprinting() units.Power { return min(n.rated, n.base+scaled(riseServer, n.containers)) }
 
-// attempt is one running task.
 type attempt struct {
 	job         *job
 	task        int

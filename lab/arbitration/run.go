@@ -155,7 +155,6 @@ func (r *run) run() bool {
 	return true
 }
 
-// next returns when something happens next.
 func (r *run) next() time.Duration {
 	at := events.Never[time.Duration]()
 	if due, ok := r.clock.Until(); ok {
@@ -169,7 +168,6 @@ func (r *run) next() time.Duration {
 	return at
 }
 
-// pass lets time go by.
 func (r *run) pass(to time.Duration) {
 	dt := max(0, to-r.now()).Seconds()
 	r.clock.Advance(to)
@@ -232,7 +230,6 @@ func (r *run) divide() {
 	}
 }
 
-// apply gives the machines their caps.
 func (r *run) apply() {
 	for _, n := range r.nodes {
 		n.cap = n.base
@@ -251,7 +248,6 @@ func rise(nodes []*node) (sum units.Power) {
 	return sum
 }
 
-// nodesOf returns the machines that run tasks of a job.
 func (r *run) nodesOf(j *job) (out []*node) {
 	for _, n := range r.nodes {
 		if slices.ContainsFunc(j.running, func(a *attempt) bool { return a.node == n }) {

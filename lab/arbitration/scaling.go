@@ -31,7 +31,6 @@ func (j *job) measure(dt float64) {
 	}
 }
 
-// teach notes a run that is over.
 func (j *job) teach(b *runs.Book) {
 	if b == nil || j.Name == "" || j.meter.busy <= 0 || j.done == 0 {
 		return
@@ -81,13 +80,7 @@ func (r *run) pace() {
 // scaleType is one of the four types of scaling; empty for none.
 type scaleType string
 
-// The types of scaling.
-const (
-	typeI   scaleType = "I"
-	typeII  scaleType = "II"
-	typeIII scaleType = "III"
-	typeIV  scaleType = "IV"
-)
+const typeI, typeII, typeIII, typeIV scaleType = "I", "II", "III", "IV"
 
 // slowness returns how many times as long a task takes on n containers as on one.
 func (x scaleType) slowness(n int) float64 {

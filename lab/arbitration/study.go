@@ -56,7 +56,6 @@ type tuning struct {
 	err   error
 }
 
-// run returns the results of variants.
 func (t *tuning) run(ctx context.Context, variants []variant) []Result {
 	var fresh []variant
 	for _, v := range variants {
@@ -111,7 +110,6 @@ func (c *contest) measure(ctx context.Context, l *Load, judged seedRange, tune i
 	return a, nil
 }
 
-// contains reports whether a variant is among others.
 func contains(all []variant, v variant) bool {
 	return slices.ContainsFunc(all, func(x variant) bool { return x.says == v.says })
 }

@@ -59,12 +59,7 @@ const noPrice time.Duration = 0
 type reserve string
 
 // The reserves: that of production, a tenth of it, nothing, and everything.
-const (
-	usual reserve = ""
-	spend reserve = "-spend"
-	free  reserve = "-all"
-	save  reserve = "-save"
-)
+const usual, spend, free, save reserve = "", "-spend", "-all", "-save"
 
 // member is one of our family: the arbiter with a price of quality and a reserve.
 func member(price time.Duration, keep reserve) variant {

@@ -2,11 +2,7 @@
 //
 // The one idea: a trace is an external file, so nothing in it is trusted. Each job is checked
 // before it is returned, and an error has the file, the line, the rule and the numbers.
-//
-// There are two formats. Tasks are the traces of Hawk, Eagle and Pigeon: a line per job, with its arrival in seconds, the number of its
-// tasks, their mean time and the time of each. Volumes are those of SWIM: a line per job, with its name, its arrival, the gap to the job
-// before it, and the bytes that its maps read, its shuffle moves and its reducers write. A folder has a fixed layout. lab/docs/traces.md
-// names the public source and the checksum of each.
+// lab/docs/traces.md has the formats, and the public source and the checksum of each file.
 //
 // Guarantees: a reader holds one line at a time; lines and tasks are bounded. It stops at the
 // first error, and no input makes it panic. A job is valid until the next one is read.

@@ -108,11 +108,10 @@ func (f *filtering) speedup(n float64) float64 {
 
 // program is a MapReduce program of section 2.5.1: its parallel part at n = 1, and how its serial work grows.
 type program struct {
-	name string
-	eta  float64
-	in   func(n float64) float64
-	// from and to are the degrees that it is fitted on.
-	from, to int
+	name     string
+	eta      float64
+	in       func(n float64) float64
+	from, to int // the degrees that it is fitted on
 }
 
 // TeraSort's reducer no longer fits its memory at this degree, and its serial work steps up.
@@ -162,12 +161,6 @@ func (p *program) measure(r *rand.Rand) (all []ipso.Workloads) {
 	return all
 }
 
-// truth is the speed-up without noise.
-func (p *program) truth(n float64) float64 {
-	w := ipso.Workloads{Parallel: 100 * p.eta * n, Slowest: 105 * p.eta, Serial: 100 * (1 - p.eta) * p.in(n)}
-	return w.Speedup()
-}
-
 // predicted is by how many percent the speed-up at the far degree is missed by the factors that were fitted on degrees from and to, and by
 // Gustafson's law. The workloads at n = 1 are always known.
 func (r rules) predicted(p *program, from, to int, random *rand.Rand) (ours, gustafson float64, err error) {
@@ -185,18 +178,12 @@ func (r rules) predicted(p *program, from, to int, random *rand.Rand) (ours, gus
 	}
 	eta := base.Parallel / (base.Parallel + base.Serial)
 	lineEX, err := ipso.FitLine(n, ex)
-	if err != nil {
-		return 0, 0, err
+	var lineIN ipso.Stepped
+	if err == nil && p.eta < 1 {
+		lineIN, err = r.stepped(n, in)
 	}
-	w := ipso.Workloads{Parallel: eta * lineEX.At(degreeFar)}
+	w := ipso.Workloads{Parallel: eta * lineEX.At(degreeFar), Serial: (1 - eta) * lineIN.Above.At(degreeFar)}
 	w.Slowest = w.Parallel / degreeFar * base.Slowest / base.Parallel
-	if p.eta < 1 {
-		lineIN, err := r.stepped(n, in)
-		if err != nil {
-			return 0, 0, err
-		}
-		w.Serial = (1 - eta) * lineIN.Above.At(degreeFar)
-	}
-	truth := p.truth(degreeFar)
-	return 100 * math.Abs(r.measured(w)/truth-1), 100 * math.Abs(r.speedup(ipso.Gustafson(eta), degreeFar)/truth-1), nil
+	truth := ipso.Workloads{Parallel: 100 * p.eta * degreeFar, Slowest: 105 * p.eta, Serial: 100 * (1 - p.eta) * p.in(degreeFar)}.Speedup()
+	return 100 * math.Abs(r.measured(w)/truth-1), 100 * math.Abs(r.speedup(ipso.Gustafson(eta), degreeFar)/truth-1), err
 }

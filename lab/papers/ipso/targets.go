@@ -11,24 +11,11 @@ import (
 	"headroom/lab/report"
 )
 
-// The streams of random numbers of a seed.
 const (
-	modelStream = iota + 1
-	teraStream
-	programStream
-	noiseStream
-)
-
-// The tolerances.
-const (
-	// identity is what rounding may miss of an exact identity.
-	identity = 1e-12
-	// printed is what the printed digits and the unnamed family of curves leave: 3 %.
-	printed = 0.03
-	// models is how many are drawn for each seed.
-	models = 300
-	// farMost is by how many percent a prediction at ten times the degree may miss.
-	farMost = 10
+	identity = 1e-12 // what rounding may miss of an exact identity
+	printed  = 0.03  // what the printed digits and the unnamed family of curves leave
+	models   = 300   // are drawn for each seed
+	farMost  = 10    // percent that a prediction at ten times the degree may miss
 )
 
 // trial is what a seed gives: values of targets by their ids, and what Gustafson's law misses by the names of programs.
@@ -38,22 +25,22 @@ type trial map[string]float64
 func (r rules) trial(seed uint64) (trial, error) {
 	t := trial{}
 	random := func(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
-	r.draw(t, random(modelStream))
-	if err := r.tera(t, random(teraStream)); err != nil {
+	r.draw(t, random(1))
+	if err := r.tera(t, random(2)); err != nil {
 		return nil, err
 	}
 	for _, p := range programs() {
 		var err error
-		if t["E6/"+p.name], t[p.name], err = r.predicted(&p, p.from, p.to, random(programStream)); err != nil {
+		if t["E6/"+p.name], t[p.name], err = r.predicted(&p, p.from, p.to, random(3)); err != nil {
 			return nil, err
 		}
 	}
-	blind, _, err := r.predicted(&programs()[3], 1, teraStep-1, random(programStream))
+	blind, _, err := r.predicted(&programs()[3], 1, teraStep-1, random(3))
 	if err != nil {
 		return nil, err
 	}
 	t["E6/blind"], t["E6/gustafson"] = blind-t["E6/terasort"], min(t["sort"], t["terasort"])
-	t["E7/recognised"], err = r.recognise(random(noiseStream))
+	t["E7/recognised"], err = r.recognise(random(4))
 	return t, err
 }
 

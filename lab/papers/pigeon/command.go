@@ -1,11 +1,7 @@
-// Package pigeon is `powerlab paper pigeon`: the experiments of Pigeon (Li's dissertation, chapter 4; Wang, Li et al., SoCC 2019), a
-// scheduler that splits the tasks of a job over groups of workers, each with a master and a queue per priority.
-//
-// The one idea: only messages and tasks are simulated. The policies are those of the packages below jobs/dispatch, driven by package
-// dispatch of the lab, as in powerlab solve dispatch and in real masters. All policies get the same jobs.
-//
-// Guarantees: the same seeds and traces give the same bytes. A target on a missing trace is
-// not_run; an error in a trace is reported with file and line.
+// Package pigeon is `powerlab paper pigeon`: the experiments of Pigeon (Li's dissertation, chapter
+// 4; Wang, Li et al., SoCC 2019), a scheduler that splits the tasks of a job over groups of
+// workers, each with a master and a queue per priority. Only messages and tasks are simulated: the
+// policies are those of jobs/dispatch, driven by package dispatch of the lab. All get the same jobs.
 package pigeon
 
 import (

@@ -21,11 +21,7 @@ type source struct {
 }
 
 // Which of a source's capacities.
-const (
-	tight = iota
-	middle
-	ample
-)
+const tight, middle, ample = 0, 1, 2
 
 // parts are the capacities over the peak demand: those of the paper's tightest, the one after it, and its largest, over TR1's peak.
 func parts() [3]float64 { return [3]float64{2250. / tr1Peak, 4500. / tr1Peak, 15_000. / tr1Peak} }
@@ -48,10 +44,7 @@ func multiples() []multiple {
 }
 
 // The streams of random numbers of a seed.
-const (
-	jobStream = iota + 1
-	deadlineStream
-)
+const jobStream, deadlineStream = 1, 2
 
 // load is a source's jobs with the deadlines of a run. A cut halves the capacity in the middle third of the arrivals.
 func (s *source) load(jobs []admit.Job, k key, seed uint64) admit.Load {

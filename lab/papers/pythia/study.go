@@ -81,9 +81,15 @@ func (s *study) trial(ctx context.Context, seed uint64) (trial, error) {
 		alike := key{policy: k.policy, capacity: k.capacity, byTasks: k.byTasks}
 		o := shared[alike]
 		if k.policy != admission.NoDrop || o == nil || s.apart {
-			var err error
-			if o, err = s.one(k, l); err != nil {
+			door, err := s.door(k.policy, l.Capacity)
+			if err != nil {
 				return nil, err
+			}
+			if c, ok := door.(interface{ ShareByTasks() }); ok && k.byTasks {
+				c.ShareByTasks()
+			}
+			if o, err = admit.Simulate(door, l); err != nil {
+				return nil, fmt.Errorf("%s by %s: %w", s.name, k.policy, err)
 			}
 		}
 		if k.policy == admission.NoDrop {
@@ -97,19 +103,4 @@ func (s *study) trial(ctx context.Context, seed uint64) (trial, error) {
 		}
 	}
 	return t, nil
-}
-
-func (s *study) one(k key, l admit.Load) (*admit.Outcome, error) {
-	door, err := s.door(k.policy, l.Capacity)
-	if err != nil {
-		return nil, err
-	}
-	if c, ok := door.(interface{ ShareByTasks() }); ok && k.byTasks {
-		c.ShareByTasks()
-	}
-	o, err := admit.Simulate(door, l)
-	if err != nil {
-		return nil, fmt.Errorf("%s by %s: %w", s.name, k.policy, err)
-	}
-	return o, nil
 }
