@@ -41,14 +41,10 @@ func allPublished() []published {
 func (p published) size() int { return int(math.Round(float64(p.workers) / p.scale)) }
 
 const (
-	// longPart of the jobs are long: 10 % of the sample of section 4.5, "in line with the statistics of the original trace".
-	longPart = 0.1
-	// shortTime is what short jobs add to the mean of all jobs' mean times.
-	shortTime = 0.15
-	// timeSpread is the deviation of the logarithm of jobs' mean times within a class, and taskSpread that of the times of a
-	// job's tasks. In the public parts tasks of a job vary by 13 to 36 %.
-	timeSpread = 1.0
-	taskSpread = 0.35
+	longPart   = 0.1  // of the jobs are long, as in the sample of section 4.5, "in line with the statistics of the original trace"
+	shortTime  = 0.15 // is what short jobs add to the mean of all jobs' mean times
+	timeSpread = 1.0  // the deviation of the logarithm of jobs' mean times within a class
+	taskSpread = 0.35 // that of the times of a job's tasks: in the public parts they vary by 13 to 36 %
 )
 
 // laws are what a class of jobs is drawn from: numbers of tasks, and mean times.

@@ -33,14 +33,11 @@ type run struct {
 
 // scene is an experiment: jobs, and what dispatches them, each on the same jobs.
 type scene struct {
-	name string
-	// draw gives the jobs of a seed.
-	draw func(seed uint64) []traces.Job
-	// cutoff is the longest mean time of a short job, s; jobs are judged by it, whatever a policy takes them for.
-	cutoff float64
-	// warm is the part of the jobs that come first and are not judged: the cluster starts empty.
-	warm float64
-	runs []run
+	name   string
+	draw   func(seed uint64) []traces.Job
+	cutoff float64 // the longest mean time of a short job, s; jobs are judged by it, whatever a policy takes them for
+	warm   float64 // the part of the jobs that come first and are not judged: the cluster starts empty
+	runs   []run
 }
 
 // The classes of jobs.
@@ -65,10 +62,8 @@ type key struct{ scene, run string }
 type trial map[key]measured
 
 const (
-	// messages is how many of them a task needs, one after the other: to a master, to a worker, and back.
-	messages = 3
-	// slack is what rounding leaves of the time of a job that waits for nothing, s.
-	slack = 1e-6
+	messages = 3    // that a task needs, one after the other: to a master, to a worker, and back
+	slack    = 1e-6 // s, what rounding leaves of the time of a job that waits for nothing
 )
 
 // play dispatches jobs, and calls seen with each that ends and how long it took, s. Jobs are numbered from 0 in the order of the list.
@@ -238,9 +233,8 @@ func part(x float64, workers int) int { return max(1, int(math.Round(x*float64(w
 type traced struct {
 	name, file      string
 	workers, groups int
-	// pigeon and eagle are the parts of the workers that are reserved.
-	pigeon, eagle float64
-	cutoff        float64
+	pigeon, eagle   float64 // the parts of the workers that are reserved
+	cutoff          float64
 }
 
 func googleLoads() []int { return []int{50, 60, 70, 80, 90} }

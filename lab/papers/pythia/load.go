@@ -71,8 +71,7 @@ const (
 	tr1Large  = 0.13           // have more than 1000
 	tr1OneT   = 0.001          // of all time is of jobs with one task
 	tr1LargeT = 0.98           // is of jobs with more than 1000
-	// fewT is of jobs with two to nine: all with fewer than ten have "less than 1 %".
-	fewT = 0.002
+	fewT      = 0.002          // is of jobs with two to nine: all with fewer than ten have "less than 1 %"
 	// scale is by what the cluster and the jobs with ten tasks and more are smaller than the paper's. What small jobs get when
 	// a cluster is shared depends on how many large ones have piled up, so a trace has to be long against the capacity.
 	scale = 10
