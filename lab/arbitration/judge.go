@@ -11,8 +11,7 @@ import (
 	"headroom/units"
 )
 
-// At equal cost: a member gives up no more tasks than the baseline, but for qualitySlack, and takes no more joules, but
-// for joulesSlack of them. Members are chosen by half of that of energy where one is, since other seeds give other figures.
+// At equal cost: what a member may give up and take more than the baseline. Members are chosen by half of joulesSlack where one is.
 const (
 	qualitySlack = 0.005
 	joulesSlack  = 0.01
@@ -83,8 +82,7 @@ func (c *contest) choose(ctx context.Context, t *tuning, baseline *Result) (chos
 	return members[at], note
 }
 
-// fit returns the price at which members give up no more than quality leaves: between two neighbours whose qualities
-// are above and below it, on a line over the logarithm of the price. False where none is below it.
+// fit returns the price between two neighbours whose qualities are above and below one, on a line over the logarithm of the price.
 func fit(members []variant, results []Result, quality float64) (time.Duration, bool) {
 	for i := 1; i < len(members); i++ {
 		above, below := results[i-1].Figures[TolerantQuality].Mean, results[i].Figures[TolerantQuality].Mean
@@ -101,10 +99,8 @@ func fit(members []variant, results []Result, quality float64) (time.Duration, b
 	return 0, false
 }
 
-// best returns the member at a baseline's cost whose worst time is best beside the baseline's. At its cost is a member
-// that gives up no more tasks, and takes no more energy and joules of sprints, all within what counts as equal: for both
-// kinds of joules a part of all that the baseline takes, since a sprint that costs no more than that is no spending.
-// Where none is at its cost, joules of sprints count least, and quality most.
+// best returns the member at a baseline's cost whose worst time is best beside the baseline's. Both kinds of joules are equal within a part
+// of all that the baseline takes. Where none is at its cost, joules of sprints count least, and quality most.
 func best(baseline *Result, members []Result) (at int, note string) {
 	const noSprints = "at equal quality and energy; no member takes as few joules of sprints"
 	all, inf := baseline.Figures[EnergyJ].Mean, math.Inf(1)
@@ -148,9 +144,8 @@ func (m *Result) worst(baseline *Result) float64 {
 	return worst
 }
 
-// judge holds a member against a baseline, seed by seed. It is one of so many baselines: the bounds that decide hold
-// for all their figures at once with the confidence of one (Bonferroni), since of 70 figures that are level, two or
-// three would else be called ahead or behind by chance.
+// judge holds a member against a baseline, seed by seed. It is one of so many baselines: the bounds that decide hold for all their
+// figures at once (Bonferroni).
 func (a *Answer) judge(baseline, member *Result, note string, baselines int) {
 	v, all := Verdict{Baseline: baseline.Name, Member: member.Name}, judgedFigures()
 	for _, f := range all {
@@ -173,8 +168,7 @@ func (a *Answer) judge(baseline, member *Result, note string, baselines int) {
 		}
 		a.Judged = append(a.Judged, j)
 	}
-	v.Verdict = "met"
-	if v.Ahead == 0 {
+	if v.Verdict = "met"; v.Ahead == 0 {
 		v.Verdict = "order"
 	}
 	if v.Behind > 0 {

@@ -9,12 +9,8 @@ import (
 	"headroom/units"
 )
 
-// The optimum is searched on small cases that are known in advance, in a fluid model of the machines: work is infinitely
-// divisible, and all machines run as one. What is searched is exhaustive but for two grids: how long each stretch
-// between arrivals begins with a sprint, and how much each job gives up.
-//
-// Nothing else is decided. A job need only be preempted when another comes. Inside a stretch, joules are best
-// spent first, since all that runs there ends sooner. After the last arrival all joules are spent at once.
+// The optimum is searched in a fluid model of the machines: work is infinitely divisible, and all run as one. The search is exhaustive but
+// for two grids: how long each stretch between arrivals begins with a sprint, and how much each job gives up. Joules are best spent first.
 const (
 	sprintGrid = 10 * time.Second
 	dropLevels = 4 // from nothing to all that the floor leaves
@@ -191,10 +187,9 @@ func smallCase(seed uint64) (jobs []Job) {
 
 // Optimum compares the arbiter with the offline optimum of small cases.
 type Optimum struct {
-	Seed  uint64 `json:"seed"`
-	Cases []Case `json:"cases"`
-	// Mean and Worst are the arbiter's costs over the optimum's, Other the mean of urgent-first.
-	Mean  float64 `json:"mean"`
+	Seed  uint64  `json:"seed"`
+	Cases []Case  `json:"cases"`
+	Mean  float64 `json:"mean"` // of the arbiter's costs over the optimum's
 	Worst float64 `json:"worst"`
 	Other float64 `json:"urgent_first_mean"`
 }

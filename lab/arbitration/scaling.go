@@ -12,11 +12,8 @@ import (
 	"headroom/lab/report"
 )
 
-// Jobs whose tasks slow each other down, the more of them run: the true curve is the machines' own; who decides learns it
-// from the runs that have ended, as the scheduler does, or not at all.
-
-// meter measures a run of a job: integrals over time of its containers, of their square, and of them times the part of
-// their power that machines may draw.
+// meter measures a run of a job whose tasks slow each other down: integrals over time of its containers, of their square, and of them times
+// the part of their power that machines may draw. Policies learn the machines' curve from it, or not at all.
 type meter struct{ busy, square, power float64 }
 
 func (j *job) measure(dt float64) {

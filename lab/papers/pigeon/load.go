@@ -26,9 +26,8 @@ type published struct {
 	fanLong, shortSpread, longSpread float64
 }
 
-// allPublished are the three traces of the paper. They are not public as a whole: jobs are generated with these moments. The paper names
-// 3K workers for Yahoo at about 95 % and 12K for Cloudera at about 93 %; of Google only the range of its figure, 3K to 80K, is known. No
-// part of Cloudera's trace is public.
+// allPublished are the three traces of the paper. The paper names 3K workers for Yahoo at about 95 % and 12K for Cloudera at about 93 %; of
+// Google only the range of its figure, 3K to 80K, is known. No part of Cloudera's trace is public.
 func allPublished() []published {
 	return []published{
 		{"yahoo", 39.91, 5900, 1.54e-5, 118.78, 21259.9, 90.5811, 3000, 1, 0.95, 0.02, 0.02, 9, 0.9, 2},
