@@ -11,7 +11,6 @@ import (
 	"headroom/units"
 )
 
-// order is how free containers are handed out.
 type order int
 
 const (
@@ -22,7 +21,6 @@ const (
 	oneByOne                  // one job at a time: the first of the highest class, to its end
 )
 
-// baseline is a way to decide that is none of ours.
 type baseline struct {
 	order   order
 	timer   time.Duration // an urgent job's machines sprint so long after its arrival

@@ -59,7 +59,6 @@ type Load struct {
 	Stragglers float64                 // the part of tasks that take three times as long
 }
 
-// job is one job of a run.
 type job struct {
 	Job
 
@@ -114,7 +113,6 @@ func (j *job) work() float64 {
 // drawn returns the source of one stream of numbers of a seed.
 func drawn(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
 
-// Streams of numbers of a seed.
 const streamUrgent, streamTolerant, streamTasks, streamFailures = 1, 2, 3, 4
 
 // draw makes the jobs of a seed.

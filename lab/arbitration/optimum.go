@@ -32,7 +32,6 @@ func flowOf(l *Load) flow {
 	return f
 }
 
-// problem is one case of which all jobs are known, by their arrival.
 type problem struct {
 	flow
 
@@ -42,7 +41,6 @@ type problem struct {
 	best    float64
 }
 
-// state is how far a schedule is.
 type state struct {
 	now, pot   float64   // s, J
 	left, ends []float64 // container seconds, and s; 0 while a job has not ended
@@ -203,7 +201,6 @@ type Case struct {
 	UrgentFirst float64 `json:"urgent_first"`
 }
 
-// measureOptimum compares on cases of these seeds.
 func measureOptimum(ctx context.Context, seeds seedRange) (*Optimum, error) {
 	out := &Optimum{Seed: seeds.first}
 	l := &Load{Name: "small", Containers: perServer, For: time.Minute, Budget: []Step{{0, 250 * units.Watt}}, Jobs: smallCase}

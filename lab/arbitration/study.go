@@ -14,9 +14,6 @@ import (
 	"headroom/lab/report"
 )
 
-// tuningSeeds is on how many seeds timers and members are chosen: those from 1 on, or, where these are judged, those after the judged ones.
-const tuningSeeds = 40
-
 // Result is the result of one policy.
 type Result struct {
 	Name    string                 `json:"name"`
@@ -45,7 +42,6 @@ type contest struct {
 	shown     []variant // always
 }
 
-// seedRange are seeds in a row.
 type seedRange struct {
 	first uint64
 	count int
@@ -80,7 +76,8 @@ func (t *tuning) run(ctx context.Context, variants []variant) []Result {
 	return out
 }
 
-// measure runs the contest on a load: first on so many tuning seeds, where timers and members are chosen, then on the judged ones.
+// measure runs the contest on a load: first on so many tuning seeds from 1 on, or, where these are judged, after the judged ones, on which
+// timers and members are chosen; then on the judged ones.
 func (c *contest) measure(ctx context.Context, l *Load, judged seedRange, tune int) (*Answer, error) {
 	t := &tuning{load: l, seeds: seedRange{1, tune}, known: map[string]Result{}}
 	if judged.first <= uint64(tune) {
@@ -169,7 +166,6 @@ func runAll(ctx context.Context, l *Load, variants []variant, seeds seedRange) (
 	return out, nil
 }
 
-// variant is one way to decide.
 type variant struct {
 	name, says string
 	decide     func() decider // makes the decider of one run
@@ -178,7 +174,6 @@ type variant struct {
 	price      time.Duration  // of a member of our family
 }
 
-// with is the baseline with a sprint timer.
 func (v *variant) with(timer time.Duration) variant {
 	return variant{name: v.name, says: fmt.Sprintf("%s; sprint timer %v", v.says, timer), decide: func() decider {
 		b := v.tuned
@@ -258,7 +253,6 @@ func shown() []variant {
 	)
 }
 
-// ours is a variant of the arbiter.
 func ours(name, says string, t tweak) variant {
 	return variant{name: name, says: says, decide: func() decider { return &joint{tweak: t} }}
 }

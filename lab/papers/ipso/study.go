@@ -43,8 +43,7 @@ type rules struct {
 	table    func() []ipso.Workloads
 	bound    func(m ipso.Model) (float64, bool)
 	stepped  func(x, y []float64) (ipso.Stepped, error)
-	// overhead is q(n) by (2.6) from a job's overhead.
-	overhead func(w ipso.Workloads) float64
+	overhead func(w ipso.Workloads) float64 // q(n) by (2.6) from a job's overhead
 	fit      func(points []ipso.Point, held map[string]float64) (*ipso.Fitted, error)
 }
 
@@ -67,7 +66,6 @@ type filtering struct {
 	fitted   *ipso.Fitted // (2.16) with a fixed size, through the speed-ups alone
 }
 
-// filter computes all of it.
 func (r rules) filter() (*filtering, error) {
 	f := &filtering{}
 	var n, wo, logN, logQ, slowest []float64
@@ -152,13 +150,11 @@ func programs() []program {
 	}
 }
 
-// noise is the deviation of measured times, as a part of them.
-const noise = 0.02
+const (
+	noise     = 0.02 // the deviation of measured times, as a part of them
+	degreeFar = 160  // what is predicted: the largest of Fig. 2.7
+)
 
-// degreeFar is what is predicted: the largest of Fig. 2.7.
-const degreeFar = 160
-
-// degrees are those of Fig. 2.6.
 func degrees() []int { return []int{1, 2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 32, 40, 48, 56, 64} }
 
 // measure draws a program's workloads at all degrees, as means of repeated runs are.
@@ -224,7 +220,6 @@ const (
 // trial is what a seed gives: values of targets by their ids, and what Gustafson's law misses by the names of programs.
 type trial map[string]float64
 
-// trial runs the experiments of a seed.
 func (r rules) trial(seed uint64) (trial, error) {
 	t := trial{}
 	random := func(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
@@ -355,7 +350,6 @@ func (s *study) add(id, what, unit string, got report.Stat, ordered bool, note s
 	s.all = append(s.all, t)
 }
 
-// over is the value of a target over the seeds.
 func (s *study) over(id string) report.Stat {
 	return report.Over(s.trials, func(t trial) float64 { return t[id] })
 }

@@ -36,7 +36,6 @@ func allPublished() []published {
 	}
 }
 
-// size is the number of workers here.
 func (p published) size() int { return int(math.Round(float64(p.workers) / p.scale)) }
 
 const (
@@ -115,10 +114,8 @@ func equal(seed uint64, count, fanout int, mean, busy float64) []traces.Job {
 	return jobs
 }
 
-// lognormal is a log-normal law cut at both ends.
 type lognormal struct{ mu, spread, least, most float64 }
 
-// truncated has a mean between its ends.
 func truncated(mean, least, most, spread float64) lognormal {
 	const steps = 60 // halves a span of 40 to 1e-16
 	low, high := math.Log(mean)-20, math.Log(mean)+20

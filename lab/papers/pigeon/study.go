@@ -53,7 +53,6 @@ const short, long = 0, 1
 // percentileNames are those of the percentiles that the paper judges by.
 func percentileNames() [3]string { return [3]string{"p50", "p90", "p99"} }
 
-// measured is the result of a run.
 type measured struct {
 	// took are the percentiles of the completion times of a class, s, and slow those over the same percentiles of the longest
 	// tasks; NaN without jobs.
@@ -62,10 +61,8 @@ type measured struct {
 	zero, wait float64
 }
 
-// key names a run of a scene.
 type key struct{ scene, run string }
 
-// trial has all runs of one seed.
 type trial map[key]measured
 
 const (
@@ -81,7 +78,6 @@ func play(ctx context.Context, s dispatch.Setup, jobs []traces.Job, seed uint64,
 	return err
 }
 
-// measure runs the jobs of a scene by one policy.
 func (s *scene) measure(ctx context.Context, r run, jobs []traces.Job, seed uint64) (m measured, err error) {
 	var took, alone [2][]float64
 	first := int(s.warm * float64(len(jobs)))
@@ -141,7 +137,6 @@ func percentiles(values []float64) (out [3]float64) {
 	return out
 }
 
-// runAll runs all scenes on all seeds, on all cores.
 func runAll(ctx context.Context, scenes []scene, seed uint64, seeds int, progress io.Writer) ([]trial, error) {
 	trials := make([]trial, seeds)
 	for i := range trials {
@@ -200,11 +195,10 @@ func models(jobs int) (all []scene) {
 	return all
 }
 
-// groupSize is the paper's choice.
-const groupSize = 100
-
-// strict is the W of strict priority.
-const strict = 0
+const (
+	groupSize = 100 // the paper's choice
+	strict    = 0   // the W of strict priority
+)
 
 func weighted(w int) string {
 	if w == strict {
@@ -271,7 +265,6 @@ func tracedScenes() (all []traced) {
 	)
 }
 
-// scene dispatches the jobs of the trace by Pigeon, Eagle and Sparrow.
 func (x traced) scene(jobs []traces.Job) scene {
 	s := scene{name: x.name, cutoff: x.cutoff, draw: func(uint64) []traces.Job { return jobs }, runs: []run{
 		{pigeonName, setup(dispatch.Pigeon, x.workers, x.groups, part(x.pigeon, x.workers/x.groups), x.cutoff)},

@@ -86,9 +86,8 @@ const (
 	fewT      = 0.002          // is of jobs with two to nine: all with fewer than ten have "less than 1 %"
 	// scale is by what the cluster and the jobs with ten tasks and more are smaller than the paper's. What small jobs get when
 	// a cluster is shared depends on how many large ones have piled up, so a trace has to be long against the capacity.
-	scale = 10
-	// spread is the deviation of the logarithm of task times between jobs: "job computation time varies significantly".
-	spread = 1.0
+	scale  = 10
+	spread = 1.0 // the deviation of the logarithm of task times between jobs: "job computation time varies significantly"
 )
 
 // generated are jobs of TR1's moments on a cluster a tenth of the size.
@@ -114,7 +113,6 @@ func classes() []class {
 	}
 }
 
-// tasks draws a number of tasks.
 func (c *class) tasks(u float64) int { return int(math.Round(c.least * math.Pow(c.most/c.least, u))) }
 
 // meanTasks is the mean of tasks, by the middles of equal parts.
@@ -127,7 +125,6 @@ func (c *class) meanTasks() float64 {
 	return sum
 }
 
-// generate draws jobs with Poisson arrivals.
 func generate(seed uint64, n int) []admit.Job {
 	r := rand.New(rand.NewPCG(seed, jobStream))
 	all := classes()
@@ -179,7 +176,7 @@ func traced(name string, f *traces.File) (*source, error) {
 			if err != nil {
 				return nil, err
 			}
-			tasks, work := len(j.Times), max(j.Work(), leastWork)
+			tasks, work := len(j.Times), max(j.Work(), 1e-3) // some tasks take no time in the trace
 			jobs = append(jobs, admit.Job{Tasks: tasks, Arrival: j.Arrival, Deadline: work / float64(tasks), Work: work})
 			for _, t := range j.Times {
 				d.add(j.Arrival, 1, t)
@@ -193,9 +190,6 @@ func traced(name string, f *traces.File) (*source, error) {
 	}
 	return s, nil
 }
-
-// leastWork stands for the work of jobs whose tasks take no time in the trace, s.
-const leastWork = 1e-3
 
 // rotate begins a trace at another job; the gap at the seam is the mean one.
 func rotate(jobs []admit.Job, seed uint64) []admit.Job {
@@ -237,18 +231,15 @@ func (d demand) peak() (most int) {
 
 // key is one run of a source's jobs.
 type key struct {
-	policy admission.Policy
-	// deadlines is which of the multiples.
-	deadlines, capacity int
+	policy              admission.Policy
+	deadlines, capacity int // which of the multiples, and of the source's capacities
 	cut                 bool
-	// byTasks: slots are shared in proportion to tasks, by NoDrop and Reactive.
-	byTasks bool
+	byTasks             bool // slots are shared in proportion to tasks, by NoDrop and Reactive
 }
 
 // measures are the paper's of one run, as parts of 1.
 type measures struct{ sdr, ptr, wasted float64 }
 
-// trial is all runs of one seed.
 type trial map[key]measures
 
 // study is what is run: a source on some seeds, by doors that may have a mistake.
@@ -260,7 +251,6 @@ type study struct {
 	apart bool
 }
 
-// honest are the doors without a mistake.
 func honest(p admission.Policy, slots int) (admit.Door, error) { return admission.New(p, slots) }
 
 // keys are the runs of a study: the paper's four policies and ours at all capacities under the fixed deadlines, at the two smaller ones

@@ -25,14 +25,12 @@ func (f *figures) judge(id, what, unit string, got report.Stat, ordered bool, no
 	return report.Judge(id, what, unit, got, ordered, note)
 }
 
-// each is one value for each seed.
 func (f *figures) each(of func(t trial) float64) report.Stat { return report.Over(f.trials, of) }
 
 func sdr(m measures) float64    { return m.sdr }
 func ptr(m measures) float64    { return m.ptr }
 func wasted(m measures) float64 { return m.wasted }
 
-// fixed is a run under the fixed deadlines.
 func fixed(p admission.Policy, capacity int) key { return key{policy: p, capacity: capacity} }
 
 func with(k key, p admission.Policy) key {
@@ -51,7 +49,6 @@ func (f *figures) over(than key, of func(measures) float64) report.Stat {
 	return f.each(func(t trial) float64 { return gain(of(t[mine]), of(t[than])) })
 }
 
-// gain is by how many percent one value exceeds another.
 func gain(a, b float64) float64 { return (a/b - 1) * 100 }
 
 // variable is a mean of a measure over the variable deadlines, of runs that are otherwise like k.
@@ -158,7 +155,6 @@ func (f *figures) belowOracle() report.Target {
 	return report.From(5, report.AtMost(10), f.judge("B3/oracle", "SDR, variable deadlines: pythia below oracle, the worst of all", "%", short, short.Mean <= 10, ""))
 }
 
-// variableKeys are PYTHIA's runs under the variable deadlines, at the two smaller capacities.
 func variableKeys() (all []key) {
 	for i := 1; i < len(multiples()); i++ {
 		for capacity := tight; capacity <= middle; capacity++ {
@@ -180,7 +176,6 @@ func (f *figures) classes() report.Target {
 		"the paper: in some, here to be one or more")
 }
 
-// unconstrained is B6.
 func (f *figures) unconstrained() report.Target {
 	spread := f.each(func(t trial) float64 {
 		least, most := math.Inf(1), math.Inf(-1)

@@ -236,15 +236,11 @@ func table33() []row {
 // benchmark has Table 3.1's parameters, but for r, and what is claimed of it.
 type benchmark struct {
 	name string
-	// r and match are what the survey of the papers derived: the ratio, and the largest deviation from the printed model, in percent.
-	r, match float64
-	// error is the claimed bound of the relative error, mean that of the printed column; low and high are the claimed mean error of the
-	// predictions. All are in percent.
-	error, mean, low, high float64
-	// monotone: the speed-up of a fixed size falls with m from 3 on.
-	monotone bool
-	// modelling is part (a), prediction part (b), from sizes up to 64.
-	modelling, prediction usba.Model
+	// r and match are what the survey of the papers derived: the ratio, and the largest deviation from the printed model. error is the
+	// claimed bound of the relative error, mean that of the printed column, low and high the claimed mean error of the predictions, %.
+	r, match, error, mean, low, high float64
+	monotone                         bool       // the speed-up of a fixed size falls with m from 3 on
+	modelling, prediction            usba.Model // parts (a) and (b), the latter from sizes up to 64
 }
 
 func benchmarks() []benchmark {
