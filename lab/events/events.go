@@ -148,8 +148,6 @@ func (p *places[T]) Swap(i, j int) {
 
 // Push and Pop make a heap.Interface; entries are added and taken without them, since an entry in an interface would be allocated.
 func (p *places[T]) Push(any) {}
-
-// Pop does nothing.
 func (p *places[T]) Pop() any { return nil }
 
 // Len returns the number of waiting events.
