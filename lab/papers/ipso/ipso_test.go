@@ -17,11 +17,11 @@ func TestMain(m *testing.M) { os.Exit(leaks.Main(m, os.Stderr)) }
 
 func TestStudy(t *testing.T) {
 	t.Parallel()
-	a, b := testkit.Need(honest().run(1, 2))(t), testkit.Need(honest().run(1, 2))(t)
-	if !reflect.DeepEqual(a.targets(), b.targets()) {
+	a, b := testkit.Need(honest().judged(1, 2))(t), testkit.Need(honest().judged(1, 2))(t)
+	if !reflect.DeepEqual(a, b) {
 		t.Error("the same seeds give other targets")
 	}
-	for _, x := range a.targets() {
+	for _, x := range a {
 		if x.Verdict == report.Short {
 			t.Errorf("%s is short: %v", x.ID, *x.Got)
 		}
