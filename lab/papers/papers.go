@@ -11,7 +11,6 @@ package papers
 import (
 	"context"
 	"io"
-	"maps"
 
 	"github.com/spf13/cobra"
 
@@ -31,7 +30,7 @@ const (
 type Options struct {
 	Seed  uint64
 	Seeds int
-	// Out is the folder for tables; none when empty.
+	// Out is the folder for tables and a plot; none when empty.
 	Out    string
 	Traces Traces
 	// Progress receives a line now and then.
@@ -75,7 +74,7 @@ value, the value measured here, and a verdict:
 The exit code is 8 if any target is short. The ORACLE column shows the result if every variant had
 perfect information; it is not judged. The same seeds give the same bytes.
 
---out writes targets.md and the tables that the page of the paper shows.`,
+--out writes targets.md, targets.svg and the tables that the page of the paper shows.`,
 		Example: "  powerlab paper cab\n  powerlab paper cab --seeds 5 --out cab-out\n  powerlab paper pigeon --traces traces -o json",
 	}
 	cmd.AddCommand(studies...)
@@ -102,7 +101,7 @@ func (s Study) Command() *cobra.Command {
 	f := cmd.Flags()
 	f.Uint64Var(&o.Seed, "seed", judgedSeed, "seed of the first run; the others follow it. Settings were chosen on seeds below the default")
 	f.IntVar(&o.Seeds, "seeds", o.Seeds, "number of seeds")
-	f.StringVar(&o.Out, "out", "", "folder for tables")
+	f.StringVar(&o.Out, "out", "", "folder for tables and a plot")
 	f.StringVar(&o.Traces.Dir, "traces", "", "folder of published traces")
 	o.output.Flags(cmd)
 	return cmd
@@ -115,9 +114,7 @@ func (s Study) run(cmd *cobra.Command, o *Options) error {
 		return err
 	}
 	r := report.Report{Paper: s.Paper, Seed: o.Seed, Targets: append(result.Targets, s.Left...)}
-	tables := map[string][][]string{"targets.md": r.Table()}
-	maps.Copy(tables, result.Tables)
-	if err := report.Keep(o.Out, tables); err != nil {
+	if err := r.Keep(o.Out, result.Tables); err != nil {
 		return err
 	}
 	if err := r.Print(cmd.OutOrStdout(), &o.output); err != nil {

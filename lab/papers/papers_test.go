@@ -41,6 +41,7 @@ func TestOut(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	for name, want := range map[string]string{
+		"targets.svg": "D1",
 		"targets.md":  "| D3 | w |  |  |  |  | not_run | elsewhere |\n",
 		"policies.md": "| ours |\n",
 	} {

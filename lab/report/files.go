@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"cmp"
 	"io"
 	"maps"
@@ -14,14 +15,23 @@ import (
 	"headroom/internal/cli"
 )
 
-// Keep writes tables for pages of docs into the folder of --out, by file name, each whole or not at all; nothing if none is named.
-func Keep(out string, tables map[string][][]string) error {
+// Keep writes the targets as a table and as a plot, and more tables by file name, into the folder of --out, each whole
+// or not at all; nothing if none is named.
+func (r *Report) Keep(out string, tables map[string][][]string) error {
 	if out == "" {
 		return nil
 	}
+	var plot bytes.Buffer
+	if err := r.draw(&plot); err != nil {
+		return err
+	}
+	files := map[string][]byte{"targets.svg": plot.Bytes(), "targets.md": []byte(markdown(r.table()))}
+	for name, rows := range tables {
+		files[name] = []byte(markdown(rows))
+	}
 	err := os.MkdirAll(out, 0o755)
-	for _, name := range slices.Sorted(maps.Keys(tables)) {
-		err = cmp.Or(err, renameio.WriteFile(filepath.Join(out, name), []byte(markdown(tables[name])), 0o644, renameio.WithTempDir(out)))
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		err = cmp.Or(err, renameio.WriteFile(filepath.Join(out, name), files[name], 0o644, renameio.WithTempDir(out)))
 	}
 	if err != nil {
 		return cli.Failed("use another folder with --out", "--out: %w", err)

@@ -55,7 +55,7 @@ func (r *Report) Verdict() error {
 	}
 }
 
-// Table has the targets as a table of a page of docs.
-func (r *Report) Table() [][]string {
+// table has the targets as a table of a page of docs.
+func (r *Report) table() [][]string {
 	return append([][]string{{"target", "quantity", "paper", "got", "bounds", "oracle", "verdict", "note"}}, r.rows()...)
 }

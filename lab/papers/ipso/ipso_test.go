@@ -39,7 +39,7 @@ func TestCommand(t *testing.T) {
 	if exit != 0 || len(got.Targets) != 31 {
 		t.Errorf("exit %d, %d targets: %s", exit, len(got.Targets), stderr)
 	}
-	for _, name := range []string{"targets.md"} {
+	for _, name := range []string{"targets.md", "targets.svg"} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
 		}
