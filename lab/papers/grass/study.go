@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
+	"math"
 	"slices"
 
 	"headroom/internal/cli"
@@ -49,9 +49,12 @@ func xis() []float64 { return []float64{0.02, 0.05, 0.15, 0.25, 0.5} }
 
 func xiName(xi float64) string { return fmt.Sprintf("grass-xi-%.0f", 100*xi) }
 
-// named are the variants of some names.
-func named(names ...string) []variant {
-	return slices.DeleteFunc(variants(), func(v variant) bool { return !slices.Contains(names, v.name) })
+// xiNames are the variants of C7.
+func xiNames() (names []string) {
+	for _, xi := range xis() {
+		names = append(names, xiName(xi))
+	}
+	return names
 }
 
 // scene is one experiment on all jobs of a load.
@@ -61,7 +64,7 @@ type scene struct {
 	// exact: all tasks.
 	byDeadline, exact bool
 	slack             float64
-	caps              *caps
+	caps              caps
 	// stages are the intermediate ones after the input's.
 	stages int
 	// few: jobs of so few tasks that the oracle can search.
@@ -69,9 +72,6 @@ type scene struct {
 	// variants that it runs.
 	variants []string
 }
-
-// capped is the speed of a node under a cap.
-const capped = 0.4
 
 // Scenes by name.
 const (
@@ -93,44 +93,26 @@ func dagNames(kind string) []string {
 
 // scenes are all experiments.
 func scenes() []scene {
-	all := []string{none, late, mantri, gs, ras, strawman, grassName, ours}
-	for _, xi := range xis() {
-		all = append(all, xiName(xi))
-	}
-	some := []string{late, mantri, gs, ras, grassName, ours}
-	few := []string{late, gs, ras, grassName, oracle}
-	c := &caps{speeds: capped}
+	all := append([]string{none, late, mantri, gs, ras, strawman, grassName, ours}, xiNames()...)
+	some, two, few := []string{late, mantri, gs, ras, grassName, ours}, []string{late, grassName}, []string{late, gs, ras, grassName, oracle}
 	out := []scene{
 		{name: deadlines, byDeadline: true, variants: all},
 		{name: errorBounds, variants: all},
 		{name: exactJobs, exact: true, variants: some},
-		{name: deadlinesCapped, byDeadline: true, caps: c, variants: some},
-		{name: errorsCapped, caps: c, variants: some},
+		{name: deadlinesCapped, byDeadline: true, caps: true, variants: some},
+		{name: errorsCapped, caps: true, variants: some},
 		{name: deadlinesFew, byDeadline: true, few: true, variants: few},
 		{name: errorsFew, few: true, variants: few},
 	}
 	for i, name := range slackNames() {
-		out = append(out, scene{name: name, byDeadline: true, slack: []float64{0.02, 0.08, 0.14, 0.2}[i], variants: []string{late, grassName}})
+		out = append(out, scene{name: name, byDeadline: true, slack: []float64{0.02, 0.08, 0.14, 0.2}[i], variants: two})
 	}
 	for _, kind := range []string{deadlines, errorBounds} {
 		for i, name := range dagNames(kind) {
-			out = append(out, scene{name: name, byDeadline: kind == deadlines, stages: 2*i + 1, variants: []string{late, grassName}})
+			out = append(out, scene{name: name, byDeadline: kind == deadlines, stages: 2*i + 1, variants: two})
 		}
 	}
 	return out
-}
-
-// past is what earlier jobs have taught: jobs of a history, not those that are judged, until
-// these have ended.
-type past struct {
-	samples *speculation.Samples
-}
-
-func (p *past) of(v variant) *speculation.Samples {
-	if v.policy == speculation.GRASS || v.policy == speculation.Ours {
-		return p.samples
-	}
-	return nil
 }
 
 // study is what is run for each seed.
@@ -148,14 +130,15 @@ type study struct {
 // key names the runs of a scene's jobs by a variant.
 type key struct{ scene, variant string }
 
-// result is what the jobs of a scene achieved: the mean part of the tasks that were done to a
-// deadline, or otherwise the mean time over the ideal, by bin and over all.
+// result is what the jobs of a scene achieved, by bin and over all: the mean part of the tasks that were done to a
+// deadline, or otherwise the mean time over the ideal.
 type result struct {
-	bins [bins]float64
-	all  float64
-	// left and fresh are the accuracies of the estimates.
-	left, fresh float64
+	by         [bins + 1]float64
+	byDeadline bool
 }
+
+// everything is the place of the mean over all bins.
+const everything = bins
 
 // trial are the results of a seed.
 type trial map[key]result
@@ -179,22 +162,18 @@ func (s study) seed(ctx context.Context, seed uint64) (trial, error) {
 		if s.scenes != nil && !slices.Contains(s.scenes, sc.name) {
 			continue
 		}
-		mine, before := jobs, history
+		mine, m := jobs, memory{jobs: history, ran: map[sampled]outcome{}}
 		if sc.few {
-			mine, before = fewJobs, fewHistory
+			mine, m.jobs = fewJobs, fewHistory
 		}
-		m := memory{scene: sc, jobs: before, ran: map[string]outcome{}}
-		for _, v := range named(sc.variants...) {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			if s.only != nil && !slices.Contains(s.only, v.name) {
+		for _, v := range variants() {
+			if !slices.Contains(sc.variants, v.name) || s.only != nil && !slices.Contains(s.only, v.name) {
 				continue
 			}
 			if s.mistake != nil {
 				s.mistake(&v)
 			}
-			r, err := sc.run(mine, v, &m)
+			r, err := sc.run(ctx, mine, v, &m)
 			if err != nil {
 				return nil, fmt.Errorf("%s by %s: %w", sc.name, v.name, err)
 			}
@@ -204,85 +183,53 @@ func (s study) seed(ctx context.Context, seed uint64) (trial, error) {
 	return t, nil
 }
 
-// few are jobs that the oracle can search.
-func few(seed uint64, n int) []spec {
-	r := rand.New(rand.NewPCG(seed, 0xbb67ae85))
-	all := load(seed, n, []int{9})
-	for i := range all {
-		all[i].tasks, all[i].width = 6+r.IntN(4), 2+r.IntN(2)
-	}
-	return all
+// memory has the jobs of a history, and those that were samples, each run once.
+type memory struct {
+	jobs []spec
+	ran  map[sampled]outcome
 }
 
-// memory runs the jobs of a history that were samples, each once.
-type memory struct {
-	scene scene
-	jobs  []spec
-	ran   map[string]outcome
+type sampled struct {
+	job    int
+	policy speculation.Policy
 }
 
 // recall are the samples that a variant's earlier jobs gave.
-func (m *memory) recall(v variant) (*past, error) {
-	p := &past{samples: speculation.NewSamples(speculation.AllFactors)}
+func (m *memory) recall(sc *scene, v variant) (*speculation.Samples, error) {
+	past := speculation.NewSamples(speculation.AllFactors)
 	for i := range m.jobs {
 		s := &m.jobs[i]
 		policy, sample := speculation.Explore(v.xi, s.explore)
 		if !sample {
 			continue
 		}
-		k := fmt.Sprint(i, policy)
-		o, ok := m.ran[k]
-		if !ok {
+		k := sampled{i, policy}
+		if _, ok := m.ran[k]; !ok {
 			var err error
-			if o, err = m.scene.play(s, variant{name: string(policy), policy: policy}, p); err != nil {
+			if m.ran[k], err = play(s, variant{policy: policy}, sc.promise(s), past, sc.caps); err != nil {
 				return nil, err
 			}
-			m.ran[k] = o
 		}
-		if err := p.add(s, m.scene, policy, o); err != nil {
+		if err := sc.add(past, s, policy, m.ran[k]); err != nil {
 			return nil, err
 		}
 	}
-	return p, nil
+	return past, nil
 }
 
-// meanSize makes the time of a task with an input of size 1 of the median task: about the mean
-// of the inputs' sizes. It counts only until tasks of the job itself have ended.
-const meanSize = 1.3
-
-// unitBefore is the time of a task with an input of size 1, s, by the median task of earlier jobs.
-func unitBefore() float64 { return median() / meanSize }
-
-// accuracyBefore is that of estimates before any of the job's own was checked: the mean of the
-// paper's two.
-const accuracyBefore = 0.74
-
-// accuracyOf is the mean of both estimates' accuracies.
-func accuracyOf(left, fresh *speculation.Accuracy) float64 {
-	a, ok := left.Value()
-	b, ok2 := fresh.Value()
-	if !ok || !ok2 {
-		return accuracyBefore
-	}
-	return (a + b) / 2
-}
-
-// parts of a job, up to its end, are samples.
-func parts() []float64 { return []float64{0.125, 0.25, 0.5, 0.75, 1} }
-
-// add takes samples from a job that has ended.
-func (p *past) add(s *spec, sc scene, policy speculation.Policy, o outcome) error {
+// add takes samples from a job that has ended: of its parts up to its end.
+func (sc *scene) add(past *speculation.Samples, s *spec, policy speculation.Policy, o outcome) error {
 	x := speculation.Sample{
-		Greedy: policy == speculation.GS, ByDeadline: sc.byDeadline, Tasks: s.tasks, Width: s.width, Utilisation: s.utilisation, Accuracy: accuracyOf(&o.left, &o.fresh),
+		Greedy: policy == speculation.GS, ByDeadline: sc.byDeadline, Tasks: s.tasks, Width: s.width, Utilisation: s.utilisation, Accuracy: o.accuracy(),
 	}
-	for _, part := range parts() {
+	for _, part := range []float64{0.125, 0.25, 0.5, 0.75, 1} {
 		x.Size, x.Result = part*o.took, o.within(part*o.took)
 		if !sc.byDeadline {
 			n := int(part * float64(len(o.at)))
 			x.Size, x.Result = float64(n), o.last(n)
 		}
 		if x.Size > 0 {
-			if err := p.samples.Add(x); err != nil {
+			if err := past.Add(x); err != nil {
 				return err
 			}
 		}
@@ -342,77 +289,73 @@ func (s *spec) later(n int) []spec {
 	return all
 }
 
-// play runs a job of the scene.
-func (sc *scene) play(s *spec, v variant, p *past) (outcome, error) {
-	return play(s, v, sc.promise(s), p, sc.caps)
-}
-
 // run runs the jobs by a variant, one after another: each may learn from those that have ended.
-func (sc *scene) run(jobs []spec, v variant, m *memory) (result, error) {
-	p, err := m.recall(v)
+func (sc *scene) run(ctx context.Context, jobs []spec, v variant, m *memory) (result, error) {
+	past, err := m.recall(sc, v)
 	if err != nil {
 		return result{}, err
 	}
-	var r result
+	r := result{byDeadline: sc.byDeadline}
 	var n [bins]float64
-	var left, fresh mean
 	for i := range jobs {
-		s := &jobs[i]
-		policy, sample := speculation.Explore(v.xi, s.explore)
-		as := v
-		if sample {
-			as.policy = policy
+		if err := ctx.Err(); err != nil {
+			return result{}, err
 		}
-		o, err := sc.play(s, as, p)
+		value, err := sc.job(&jobs[i], v, past)
 		if err != nil {
 			return result{}, err
 		}
-		if sample {
-			if err := p.add(s, *sc, policy, o); err != nil {
-				return result{}, err
-			}
-		}
-		value := o.done
-		if !sc.byDeadline {
-			after, err := sc.after(s, v)
-			if err != nil {
-				return result{}, err
-			}
-			value = (o.took + after) / s.ideal()
-		}
-		r.bins[s.bin] += value
-		n[s.bin]++
-		r.all += value / float64(len(jobs))
-		left.add(o.left.Value())
-		fresh.add(o.fresh.Value())
+		bin := jobs[i].bin
+		r.by[bin] += value
+		n[bin]++
+		r.by[everything] += value / float64(len(jobs))
 	}
-	for b := range r.bins {
-		r.bins[b] /= n[b] // without jobs it is unknown
+	for b := range n {
+		r.by[b] /= n[b] // without jobs it is unknown
 	}
-	r.left, r.fresh = left.value(), fresh.value()
 	return r, nil
 }
 
-// after is how long the stages after the input's take; all of their tasks are needed.
-func (sc *scene) after(s *spec, v variant) (took float64, err error) {
-	for _, later := range s.later(sc.stages) {
+// job runs a job by a variant and returns what it achieved.
+func (sc *scene) job(s *spec, v variant, past *speculation.Samples) (value float64, err error) {
+	as := v
+	policy, sample := speculation.Explore(v.xi, s.explore)
+	if sample {
+		as.policy = policy
+	}
+	o, err := play(s, as, sc.promise(s), past, sc.caps)
+	if err == nil && sample {
+		err = sc.add(past, s, policy, o)
+	}
+	if err != nil || sc.byDeadline {
+		return o.done, err
+	}
+	after := 0.0
+	for _, later := range s.later(sc.stages) { // all of their tasks are needed
 		// Samples are of the bounds of inputs: the strawman decides on exact stages.
-		o, err := play(&later, v, promise{}, &past{}, sc.caps)
+		o, err := play(&later, v, promise{}, nil, sc.caps)
 		if err != nil {
 			return 0, err
 		}
-		took += o.took
+		after += o.took
 	}
-	return took, nil
+	return (o.took + after) / s.ideal(), nil
 }
 
-// mean is a mean of what is known.
-type mean struct{ sum, n float64 }
-
-func (m *mean) add(x float64, known bool) {
-	if known {
-		m.sum, m.n = m.sum+x, m.n+1
+// value is what a scene's jobs achieved in a bin; NaN where that was not run.
+func (t trial) value(scene, variant string, bin int) float64 {
+	if r, ok := t[key{scene, variant}]; ok {
+		return r.by[bin]
 	}
+	return math.NaN()
 }
 
-func (m *mean) value() float64 { return m.sum / max(1, m.n) }
+// gain is by how many percent one variant is better than another: by how much more is done to a deadline, or how much less time
+// it takes.
+func (t trial) gain(scene, mine, than string, bin int) float64 {
+	a, b := t.value(scene, mine, bin), t.value(scene, than, bin)
+	if t[key{scene, mine}].byDeadline {
+		return (a/b - 1) * 100
+	}
+	return (1 - a/b) * 100
+}
