@@ -27,17 +27,13 @@ const (
 	estimatorCount
 )
 
-// sums are how far the finish times of each estimator were off, as shares of the true ones.
-type sums struct {
-	off [estimatorCount]float64
-	n   int
-}
+// sums are how far the finish times of each estimator were off, as shares of the true ones; the last is their number.
+type sums [estimatorCount + 1]float64
 
 func (s *sums) add(o *sums) {
-	for i := range o.off {
-		s.off[i] += o.off[i]
+	for i := range o {
+		s[i] += o[i]
 	}
-	s.n += o.n
 }
 
 // errors are those of looks once a minute, and of looks after a step of the cap.
@@ -130,13 +126,13 @@ func (f *foresight) look(e *engine, jobs []arbiter.Job) {
 			then = e.frozen()
 		}
 		was := then.jobs[index(j.ID)]
-		by := sums{n: 1}
+		by := sums{estimatorCount: 1}
 		for k, at := range ends {
 			truth := was.end
 			if k == filter || k == filterBlind {
 				truth = was.mapEnd
 			}
-			by.off[k] = off(at, truth)
+			by[k] = off(at, truth)
 		}
 		for k := range due {
 			if due[k] {

@@ -167,16 +167,18 @@ func (s *study) try(ctx context.Context, seed uint64) (trial, error) {
 			return t, err
 		}
 		base := free.setup
-		base.past, base.keeps = past, false
+		base.past, base.keeps, base.floors = past, false, [3]float64{}
 		for _, c := range schedules() {
 			base.caps = c
-			if err := s.column(ctx, &t, w, base, s.variants, false); err != nil {
-				return t, err
-			}
-			if s.measured != nil {
-				shipped := slices.DeleteFunc(slices.Clone(s.variants), func(v variant) bool { return v.name != ours && v.name != approx })
-				if err := s.column(ctx, &t, s.measured[i], base, shipped, true); err != nil {
+			for _, v := range s.variants {
+				base.variant = v
+				if err := s.row(ctx, &t, w, base, false); err != nil {
 					return t, err
+				}
+				if s.measured != nil && (v.name == ours || v.name == approx) {
+					if err := s.row(ctx, &t, s.measured[i], base, true); err != nil {
+						return t, err
+					}
 				}
 			}
 		}
@@ -230,54 +232,45 @@ func (s *study) earlier(w set, seed uint64) (*lessons, error) {
 	return past, nil
 }
 
-// column runs a set under one schedule of caps by variants at every quality.
-func (s *study) column(ctx context.Context, t *trial, w set, base setup, by []variant, measured bool) error {
-	for _, v := range by {
-		base.variant = v
-		for q, quality := range qualities() {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			k := key{w.number, base.caps.name, quality, v.name, measured}
-			if base.floors = w.floors(q, v); q > 0 && base.floors == w.floors(q-1, v) {
-				before := k
-				before.quality = qualities()[q-1]
-				t.results[k] = t.results[before] // the same run
-				continue
-			}
-			r, err := s.one(t, base)
+// row runs a set at every quality, under one schedule of caps by a variant.
+func (s *study) row(ctx context.Context, t *trial, w set, base setup, measured bool) error {
+	if s.estimates && base.variant.name == capped {
+		base.judge = &foresight{blind: s.blind, curve: s.curve, past: base.past}
+	}
+	var r result
+	for q, quality := range qualities() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if floors := w.floors(q, base.variant); floors != base.floors { // otherwise the same run
+			base.floors = floors
+			e, err := run(base)
 			if err != nil {
 				return err
 			}
-			t.results[k] = r
+			r = e.result()
+		}
+		t.results[key{w.number, base.caps.name, quality, base.variant.name, measured}] = r
+	}
+	if base.judge != nil {
+		for k := range t.errors {
+			t.errors[k].add(&base.judge.errors[k])
 		}
 	}
 	return nil
 }
 
-// one runs one experiment and measures it.
-func (s *study) one(t *trial, base setup) (result, error) {
-	if s.estimates && base.variant.name == capped {
-		base.judge = &foresight{blind: s.blind, curve: s.curve, past: base.past}
-	}
-	e, err := run(base)
-	if err != nil {
-		return result{}, err
-	}
-	if e.judge != nil {
-		for k := range t.errors {
-			t.errors[k].add(&e.judge.errors[k])
-		}
-	}
+// result measures a run that is over.
+func (e *engine) result() result {
 	r := result{done: 1, held: e.sum}
 	last := time.Duration(0)
 	for i, j := range e.jobs {
 		last = max(last, j.end)
-		r.jobs[i] = j.end.Seconds() / base.uncapped[i].Seconds()
-		r.done = min(r.done, float64(j.Done)/float64(containers.MinTasks(len(j.Times), base.floors[i])))
+		r.jobs[i] = j.end.Seconds() / e.uncapped[i].Seconds()
+		r.done = min(r.done, float64(j.Done)/float64(containers.MinTasks(len(j.Times), e.floors[i])))
 		r.held[i] /= e.looks
-		r.learned += off(e.learned[i], base.uncapped[i]) / float64(len(e.jobs))
+		r.learned += off(e.learned[i], e.uncapped[i]) / float64(len(e.jobs))
 	}
-	r.runtime = last.Seconds() / slices.Max(base.uncapped[:]).Seconds()
-	return r, nil
+	r.runtime = last.Seconds() / slices.Max(e.uncapped[:]).Seconds()
+	return r
 }

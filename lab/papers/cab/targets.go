@@ -265,10 +265,10 @@ func (f *figures) estimates() []report.Target {
 		for i := range f.trials {
 			all.add(&f.trials[i].errors[when])
 		}
-		return all.off[estimator] / float64(max(1, all.n)) * 100
+		return all[estimator] / max(1, all[estimatorCount]) * 100
 	}
 	ratio := func(when, a, b int) report.Stat {
-		return f.each(func(t *trial) float64 { return t.errors[when].off[a] / t.errors[when].off[b] })
+		return f.each(func(t *trial) float64 { return t.errors[when][a] / t.errors[when][b] })
 	}
 	all, eq1, curve := ratio(minute, learned, filter), ratio(step, filter, filterBlind), ratio(step, learned, learnedBlind)
 	off := f.each(func(t *trial) (sum float64) {

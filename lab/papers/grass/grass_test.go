@@ -125,10 +125,10 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// A mistake makes it worse: estimates drawn at random lose to LATE's order of tasks.
+// A mistake makes it worse: GS loses without copies.
 func TestMistakeShows(t *testing.T) {
 	t.Parallel()
-	s := study{jobs: 6, history: 36, scenes: []string{deadlines}, only: []string{gs}, mistake: func(v *variant) { v.random = true }}
+	s := study{jobs: 6, history: 36, scenes: []string{deadlines}, only: []string{gs}, mistake: func(v *variant) { v.noCopies = true }}
 	wrong, err := s.run(context.Background(), 31, 1, io.Discard)
 	if err != nil {
 		t.Fatal(err)

@@ -80,11 +80,6 @@ func mutations() []mutation {
 			expected: []string{"C4/deadline", "C4/error", "C8/deadline", "C8/error"},
 		},
 		{
-			name: "GRASS on estimates drawn at random", of: []string{grassName}, scenes: bounds,
-			mistake:  func(v *variant) { v.random = true },
-			expected: []string{"C4/deadline", "C4/error"},
-		},
-		{
 			name: "RAS is GS", of: []string{ras}, scenes: bounds, mistake: instead(speculation.GS),
 			expected: []string{"C5/deadline-small", "C5/deadline-medium", "C5/deadline-large", "C5/error-small", "C5/error-medium", "C5/error-large"},
 		},

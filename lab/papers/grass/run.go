@@ -33,12 +33,9 @@ const (
 type variant struct {
 	name   string
 	policy speculation.Policy
-	// xi is that of grass and ours.
-	xi float64
-	// knows: the policy sees true times. Only the oracle does, and mutants.
-	knows bool
-	// Mistakes of mutants: copies are not started, and estimates are drawn at random.
-	noCopies, random bool
+	xi     float64 // of grass and ours
+	// noCopies is the mistake of a mutant: copies are not started.
+	noCopies bool
 }
 
 // promise is what a job promises: to end after left s, or otherwise on all but err of its tasks.
@@ -269,13 +266,9 @@ func (r *run) seeTask(i int, t *speculation.Task) {
 		t.State, t.Copies, t.Remaining = speculation.Running, copies, -1
 		r.seeCopies(i, t)
 	}
-	if r.variant.knows {
+	if r.variant.policy == speculation.Oracle {
 		work, _ := r.spec.copied(i, r.started[i])
 		t.New = seconds(work)
-	}
-	if r.variant.random {
-		_, gamma := r.spec.copied(i, 100)
-		t.New = seconds(unit * math.Pow(gamma, 5))
 	}
 }
 
@@ -285,7 +278,7 @@ func (r *run) seeCopies(i int, t *speculation.Task) {
 		c := r.m.Copy(slot)
 		speed := r.m.Speed(slot)
 		left, part := r.reported(slot, c)
-		if r.variant.knows {
+		if r.variant.policy == speculation.Oracle {
 			left = seconds(c.Left / speed)
 		}
 		if t.Remaining >= 0 && left >= t.Remaining {

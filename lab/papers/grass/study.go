@@ -14,7 +14,6 @@ import (
 
 // The policies that the study runs, by name.
 const (
-	none      = "none"
 	late      = "late"
 	mantri    = "mantri"
 	gs        = "gs"
@@ -28,7 +27,6 @@ const (
 // variants are all policies, with the paper's xi where they learn.
 func variants() []variant {
 	all := []variant{
-		{name: none, policy: speculation.None},
 		{name: late, policy: speculation.LATE},
 		{name: mantri, policy: speculation.Mantri},
 		{name: gs, policy: speculation.GS},
@@ -36,7 +34,7 @@ func variants() []variant {
 		{name: strawman, policy: speculation.Strawman},
 		{name: grassName, policy: speculation.GRASS, xi: speculation.Xi},
 		{name: ours, policy: speculation.Ours, xi: speculation.Xi},
-		{name: oracle, policy: speculation.Oracle, knows: true},
+		{name: oracle, policy: speculation.Oracle},
 	}
 	for _, xi := range xis() {
 		all = append(all, variant{name: xiName(xi), policy: speculation.GRASS, xi: xi})
@@ -93,14 +91,14 @@ func dagNames(kind string) []string {
 
 // scenes are all experiments.
 func scenes() []scene {
-	all := append([]string{none, late, mantri, gs, ras, strawman, grassName, ours}, xiNames()...)
-	some, two, few := []string{late, mantri, gs, ras, grassName, ours}, []string{late, grassName}, []string{late, gs, ras, grassName, oracle}
+	all := append([]string{late, mantri, gs, ras, strawman, grassName, ours}, xiNames()...)
+	two, capped, few := []string{late, grassName}, []string{late, grassName, ours}, []string{grassName, oracle}
 	out := []scene{
 		{name: deadlines, byDeadline: true, variants: all},
 		{name: errorBounds, variants: all},
-		{name: exactJobs, exact: true, variants: some},
-		{name: deadlinesCapped, byDeadline: true, caps: true, variants: some},
-		{name: errorsCapped, caps: true, variants: some},
+		{name: exactJobs, exact: true, variants: []string{late, mantri, grassName}},
+		{name: deadlinesCapped, byDeadline: true, caps: true, variants: capped},
+		{name: errorsCapped, caps: true, variants: capped},
 		{name: deadlinesFew, byDeadline: true, few: true, variants: few},
 		{name: errorsFew, few: true, variants: few},
 	}
