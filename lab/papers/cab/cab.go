@@ -2,9 +2,8 @@
 // Approximate Big Data Processing"): three sets of three MapReduce jobs on one server of 28
 // containers, under fixed or stepping power caps, with the quality floors of Table I.
 //
-// The one idea: the decisions are made by the coordinators' own job loop, arbiter.Step, on the
-// emulated plant, whose speed follows from its cap. Every variant, from the capped baseline to CAB as
-// printed, is a setting of that loop, on the same tasks.
+// The one idea: the decisions are made by the coordinators' own job loop, arbiter.Step, on the emulated plant, whose speed
+// follows from its cap. Every variant, from the capped baseline to CAB as printed, is a setting of that loop, on the same tasks.
 //
 // Guarantees: the same seed gives the same numbers. There is no clock, no sleep and no network.
 package cab

@@ -93,10 +93,9 @@ func TestServer(t *testing.T) {
 	last := 1.01
 	for _, limit := range []units.Power{0, 250 * units.Watt, 200 * units.Watt, 175 * units.Watt} {
 		x := server{plant: testkit.Need(plant.New(spec()))(t)}
-		x.setCap(limit)
 		speed := 0.0
 		for range 100 {
-			speed = x.step(25)
+			speed = x.step(limit, 25)
 		}
 		if limit > 0 && x.plant.Wall().Watts() > limit.Watts()*1.02 || speed >= last {
 			t.Errorf("cap %v: %.1f W, speed %.3f after %.3f", limit, x.plant.Wall().Watts(), speed, last)
@@ -109,9 +108,8 @@ func TestServer(t *testing.T) {
 func TestSettledSpeedIsTheSpeed(t *testing.T) {
 	t.Parallel()
 	x := server{plant: testkit.Need(plant.New(spec()))(t)}
-	x.setCap(200 * units.Watt)
 	for range 300 {
-		x.step(25)
+		x.step(200*units.Watt, 25)
 	}
 	if x.settled < settledFor {
 		t.Fatal("never settled")

@@ -14,25 +14,16 @@ import (
 	"headroom/units"
 )
 
-// The clock of a run.
 const (
-	tick = 200 * time.Millisecond
-	// loopEvery is how often the job loop looks: the paper's sampling window.
-	loopEvery = 5 * time.Second
-	// applyLag is how long a share takes from the decision to the engine's scheduler.
-	applyLag = time.Second
-	// runMost ends a run that hangs: none comes near it.
-	runMost = 4 * time.Hour
-)
-
-// The paper's server: two sockets, 28 cores, 350 W at maximum load.
-const (
+	tick      = 200 * time.Millisecond
+	loopEvery = 5 * time.Second // how often the job loop looks: the paper's sampling window
+	applyLag  = time.Second     // how long a share takes from the decision to the engine's scheduler
+	runMost   = 4 * time.Hour   // ends a run that hangs: none comes near it
+	// The paper's server: two sockets, 28 cores, 350 W at maximum load.
 	containersAll = 28
-	// overhead is the container that each job's application master takes.
-	overhead = 1
-	fullLoad = 350 * units.Watt
-	// busy is how much of its core a running task uses; the rest of the time it waits for its input.
-	busy = 0.78
+	overhead      = 1 // container that each job's application master takes
+	fullLoad      = 350 * units.Watt
+	busy          = 0.78 // of its core a running task uses; the rest of the time it waits for its input
 )
 
 // spec is the server. It draws 350 W at the wall at full load and 100 W idle. The exponent, 1.15, is chosen once, so that a run
@@ -66,17 +57,12 @@ const (
 	settledFor  = 4 * time.Second
 )
 
-// setCap sets the cap at the wall; 0 is none.
-func (s *server) setCap(to units.Power) {
+// step lets a tick go by under a cap, 0 for none, with so many tasks running, and returns the speed, as a share of the full one.
+func (s *server) step(to units.Power, running int) float64 {
 	if to != s.cap {
 		s.plant.SetWallLimit(to)
 		s.cap, s.settled = to, 0
 	}
-}
-
-// step lets a tick go by with so many tasks running and returns the speed, as a share of
-// the full one.
-func (s *server) step(running int) float64 {
 	if running != s.running {
 		s.running, s.settled = running, 0
 	}
@@ -113,17 +99,15 @@ func (c caps) at(now, uncapped time.Duration) units.Power {
 
 // setup is one run: a set's jobs, under caps, by a variant.
 type setup struct {
-	apps    [3]app
-	times   [3][]float64 // of each job's tasks at full speed, s
-	caps    caps
-	variant variant
-	floors  [3]float64
-	// uncapped is the true uncapped finish time of each job; 0 in the uncapped run itself.
-	uncapped [3]time.Duration
+	apps     [3]app
+	times    [3][]float64 // of each job's tasks at full speed, s
+	caps     caps
+	variant  variant
+	floors   [3]float64
+	uncapped [3]time.Duration // the true uncapped finish time of each job; 0 in the uncapped run itself
 	past     *lessons
-	// keeps: the engine keeps what the job loop saw. judge compares estimates with what comes; none when nil.
-	keeps bool
-	judge *foresight
+	keeps    bool       // what the job loop saw
+	judge    *foresight // compares estimates with what comes; none when nil
 }
 
 // job is one job of a run.
@@ -172,22 +156,18 @@ func (j *job) work(now time.Duration, seconds float64) {
 // engine is one run in progress: the server, the jobs and the job loop.
 type engine struct {
 	setup
-	now     time.Duration
-	server  server
-	jobs    []*job
-	arbiter *arbiter.Arbiter
-	// shares were decided and arrive at sharesAt.
-	shares   [3]int
+	now      time.Duration
+	server   server
+	jobs     []*job
+	arbiter  *arbiter.Arbiter
+	shares   [3]int // decided, to arrive at sharesAt
 	sharesAt time.Duration
-	// learner learns uncapped finish times as the coordinators do, for every variant
-	// alike; learned is what it has committed, 0 until then.
-	learner *arbiter.Arbiter
-	learned [3]time.Duration
-	load    int // tasks that the server carries whatever runs; 0: those that run
-	seen    []arbiter.Input
-	// sum is that of the containers that each job held in the looks while all ran.
-	sum   [3]float64
-	looks float64
+	learner  *arbiter.Arbiter // of uncapped finish times, as the coordinators learn them, for every variant alike
+	learned  [3]time.Duration // what it has committed, 0 until then
+	load     int              // tasks that the server carries whatever runs; 0: those that run
+	seen     []arbiter.Input
+	sum      [3]float64 // of the containers that each job held in the looks while all ran
+	looks    float64
 }
 
 // run runs a set-up to its end.
@@ -232,21 +212,19 @@ func (e *engine) play() {
 
 // step lets the server and the tasks proceed by the tick that is over.
 func (e *engine) step() {
-	e.server.setCap(e.caps.at(e.now-tick, slices.Max(e.uncapped[:])))
 	e.hand()
 	running := 0
 	for _, j := range e.jobs {
 		running += j.running()
 	}
-	speed := e.server.step(cmp.Or(e.load, running))
+	speed := e.server.step(e.caps.at(e.now-tick, slices.Max(e.uncapped[:])), cmp.Or(e.load, running))
 	for _, j := range e.jobs {
 		j.work(e.now, speed*tick.Seconds())
 	}
 }
 
-// hand gives free containers to jobs with tasks that have not begun: under a share to
-// the job furthest below its own, otherwise to the one with the fewest, as a fair
-// scheduler does. Running tasks are never taken away.
+// hand gives free containers to jobs with tasks that have not begun: under a share to the job furthest below its own, otherwise
+// to the one with the fewest, as a fair scheduler does. Running tasks are never taken away.
 func (e *engine) hand() {
 	free := containersAll
 	for _, j := range e.jobs {

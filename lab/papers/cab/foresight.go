@@ -27,8 +27,8 @@ const (
 	estimatorCount
 )
 
-// sums are how far the finish times of each estimator were off, as shares of the true ones; the last is their number.
-type sums [estimatorCount + 1]float64
+// sums are how far the finish times of each estimator were off, as shares of the true ones.
+type sums [estimatorCount]float64
 
 func (s *sums) add(o *sums) {
 	for i := range o {
@@ -51,27 +51,21 @@ const (
 
 // foresight holds estimators of every job of a capped run against what would come.
 type foresight struct {
-	errors errors
-	blind  blindness
-	curve  progress.Policy
-	past   *lessons
-	// trackers are the estimators of each job; cap is the last one, stepped when it last stepped, 0 for never.
-	trackers [3]estimators
+	errors   errors
+	blind    blindness
+	curve    progress.Policy
+	past     *lessons
+	trackers [3]estimators // of each job
 	cap      units.Power
-	stepped  time.Duration
+	stepped  time.Duration // when it last changed, 0 for never
 }
 
-// estimators are those of one job.
 type estimators [estimatorCount]*progress.Tracker
 
 // blindness is which of the estimators that are judged a mutant makes blind to power.
 type blindness [estimatorCount]bool
 
-// seen is an observation as an estimator takes it; to one that is blind the power is always the full one.
-func (b blindness) seen(estimator int, o progress.Observation) progress.Observation {
-	return seenBy(o, estimator >= learnedBlind || b[estimator])
-}
-
+// seenBy is an observation as an estimator takes it; to one that is blind the power is always the full one.
 func seenBy(o progress.Observation, blind bool) progress.Observation {
 	if blind {
 		o.Power = o.Full
@@ -105,9 +99,8 @@ func (l *lessons) learn(e *engine) {
 	}
 }
 
-// look lets the estimators look at every job and compares now and then their predictions of
-// its end with what would come, while it has map tasks that have not begun. The filter
-// models no reduce part: it is held against the end of the map part.
+// look lets the estimators look at every job and compares now and then their predictions of its end with what would come, while
+// it has map tasks that have not begun. The filter models no reduce part: it is held against the end of the map part.
 func (f *foresight) look(e *engine, jobs []arbiter.Job) {
 	if f.cap != 0 && f.cap != e.server.cap {
 		f.stepped = e.now
@@ -126,7 +119,7 @@ func (f *foresight) look(e *engine, jobs []arbiter.Job) {
 			then = e.frozen()
 		}
 		was := then.jobs[index(j.ID)]
-		by := sums{estimatorCount: 1}
+		var by sums
 		for k, at := range ends {
 			truth := was.end
 			if k == filter || k == filterBlind {
@@ -162,8 +155,9 @@ func (f *foresight) of(j *arbiter.Job) *estimators {
 func (x *estimators) finish(o progress.Observation, b blindness) (all [estimatorCount]time.Duration, known bool) {
 	known = true
 	for i, t := range x {
-		_ = t.Observe(b.seen(i, o)) // what it refuses it passes over
-		f := t.Finish(b.seen(i, o).Power, o.Containers, float64(o.Tasks))
+		o := seenBy(o, i >= learnedBlind || b[i])
+		_ = t.Observe(o) // what it refuses it passes over
+		f := t.Finish(o.Power, o.Containers, float64(o.Tasks))
 		known, all[i] = known && f.Known, f.At
 	}
 	return all, known

@@ -71,8 +71,7 @@ func (w set) floors(column int, v variant) (floors [3]float64) {
 	return floors
 }
 
-// profiles are the quality profiles of our own programs, as `scheduler profile` measured
-// them; profiles/README.md describes how.
+// profiles are the quality profiles of our own programs, as `scheduler profile` measured them; profiles/README.md describes how.
 //
 //go:embed profiles/*.json
 var profiles embed.FS
@@ -87,8 +86,7 @@ func profileOf(a app) (quality.Profile, error) {
 	return p, err
 }
 
-// queueFor is the least sensitive queue whose guarantee keeps an accuracy, in percent, in
-// the worst run of the profile.
+// queueFor is the least sensitive queue whose guarantee keeps an accuracy, in percent, in the worst run of the profile.
 func queueFor(p quality.Profile, percent int) int {
 	need, ok := p.Fraction(float64(percent) / 100)
 	queue := 1

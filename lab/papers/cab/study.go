@@ -13,9 +13,7 @@ import (
 	"headroom/units"
 )
 
-// variant is one way to run a set. All of them are settings of one job loop, which is
-// given the same: what this run has shown so far, and what earlier runs of jobs of these
-// names taught.
+// variant is one way to run a set.
 type variant struct {
 	name string
 	// uncapped: no cap, no job loop. exact: all tasks of all jobs are run. kills: an early stop ends the running maps too, as the
@@ -58,8 +56,7 @@ func noCap() variant { return variant{uncapped: true, exact: true} }
 
 // variants are those that run under a cap.
 func variants() []variant {
-	// The paper and its code have no hysteresis; both give new shares every 20 s, the
-	// length of the window that they look back.
+	// The paper and its code have no hysteresis; both give new shares every 20 s, the length of the window that they look back.
 	window := containers.Damping{Every: 20 * time.Second}
 	plain := arbiter.Settings{Estimator: progress.Paper, Containers: containers.Fair}
 	even := arbiter.DefaultSettings()
@@ -80,8 +77,7 @@ func named(names ...string) []variant {
 	return slices.DeleteFunc(variants(), func(v variant) bool { return !slices.Contains(names, v.name) })
 }
 
-// schedules are the caps of the experiments: Fig. 4 has the fixed ones, Table II and
-// Fig. 5 the stepping one.
+// schedules are the caps of the experiments: Fig. 4 has the fixed ones, Table II and Fig. 5 the stepping one.
 func schedules() []caps {
 	return []caps{
 		{name: "250", fixed: 250 * units.Watt},
@@ -95,26 +91,21 @@ func stepping() caps { return caps{name: "stepping", steps: true} }
 
 // key names one experiment: a set of Table I in one of its columns, under caps, by a variant.
 type key struct {
-	set     int
-	caps    string
-	quality int
-	variant string
-	// measured: the queues are those of measured profiles, not those that Table I prints.
-	measured bool
+	set      int
+	caps     string
+	quality  int
+	variant  string
+	measured bool // the queues are those of measured profiles, not those that Table I prints
 }
 
 // result holds the figures of one run of an experiment.
 type result struct {
-	// runtime is the set's, jobs are its jobs', each over the uncapped one.
-	runtime float64
-	jobs    [3]float64
-	// done is the least of the jobs' tasks done over what their floors require; below 1
-	// a floor was broken.
-	done float64
-	// held is the mean of the containers that each job had while all ran.
-	held [3]float64
-	// learned is by how much the learned uncapped finish times were off, in the mean of
-	// the jobs, as a share of the true ones; a job of which none was learned counts as 1.
+	runtime float64    // the set's over the uncapped one
+	jobs    [3]float64 // its jobs' over theirs
+	held    [3]float64 // the mean of the containers that each job had while all ran
+	done    float64    // the least of the jobs' tasks done over what their floors require; below 1 a floor was broken
+	// learned is by how much the learned uncapped finish times were off, in the mean of the jobs, as a share of the true ones; a
+	// job of which none was learned counts as 1.
 	learned float64
 }
 
@@ -143,8 +134,7 @@ func whole(measured []set) study {
 	return study{estimates: true, measured: measured, variants: variants()}
 }
 
-// run runs every experiment with the requested number of seeds, the first being seed. The
-// trials are in the order of their seeds.
+// run runs every experiment with the requested number of seeds, the first being seed. The trials are in the order of their seeds.
 func (s *study) run(ctx context.Context, seed uint64, seeds int) ([]trial, error) {
 	trials := make([]trial, seeds)
 	err := papers.Each(seeds, func(i int) (err error) {

@@ -12,28 +12,20 @@ import (
 	"headroom/units"
 )
 
-// The input of ours is what the scheduler would have noted of earlier runs with other draws
-// (seeds below those that are judged), and learned by the same functions: rates, jobs by
-// waves, and how fast a sprint is. It begins without dropping and without sprints, chooses,
-// runs with what it chose (the paper's setting while it finds nothing), and chooses again
-// from what it has seen. Each judged seed has lessons of its own, so what chance there is in them shows in the bounds.
+// The input of ours is what the scheduler would have noted of earlier runs with other draws (seeds below those that are judged),
+// and learned by the same functions: rates, jobs by waves, and how fast a sprint is. It begins without dropping and without
+// sprints, chooses, runs with what it chose (the paper's setting while it finds nothing), and chooses again from what it has
+// seen. Each judged seed has lessons of its own, so what chance there is in them shows in the bounds.
 
-// ours is the policy whose drop ratio and sprint timer package deflation finds.
-const ours = "ours"
-
-// The lessons.
 const (
-	// lessonRounds is how often it chooses, lessonJobs how many jobs run before each choice.
-	lessonRounds, lessonJobs = 3, 1000
-	// lessonRuns and lessonArrivals are how many runs and arrivals of a class the scheduler
-	// remembers (package scheduler).
-	lessonRuns, lessonArrivals = 200, 2000
-	// lessonStream keeps the draws of the lessons apart from those of all experiments.
-	lessonStream = 1 << 20
-	// toldSpeed is what an operator would expect of a sprint: the clocks' 2.4 over 0.8 GHz.
-	toldSpeed = 3
-	// boundSeeds is how many earlier runs show what the paper's setting achieves.
-	boundSeeds = 5
+	ours           = "ours"  // the policy whose drop ratio and sprint timer package deflation finds
+	lessonRounds   = 3       // how often it chooses
+	lessonJobs     = 1000    // how many jobs run before each choice
+	lessonRuns     = 200     // how many runs of a class the scheduler remembers (package scheduler)
+	lessonArrivals = 2000    // how many arrivals
+	lessonStream   = 1 << 20 // keeps the draws of the lessons apart from those of all experiments
+	toldSpeed      = 3       // what an operator would expect of a sprint: the clocks' 2.4 over 0.8 GHz
+	boundSeeds     = 5       // how many earlier runs show what the paper's setting achieves
 )
 
 // controller finds an operating point as the scheduler does. A mutant's takes jobs for proportional to the kept tasks, or
@@ -46,24 +38,20 @@ type controller struct {
 // choice is the controller's task in an experiment, beside the paper's setting.
 type choice struct {
 	experiment
-	// id is that of its targets.
-	id              string
+	id              string // of its targets
 	static          policy
 	error, errorMax float64 // error is that of the static policy's low jobs
 	bounds          [2]float64
-	// sprints: the high class may sprint on the limited budget.
-	sprints bool
-	// reserve is the part of the low class's bound that is given to the model: package
-	// deflation documents that its answer may be a tenth too short where the budget pays only a part.
+	sprints         bool // the high class may sprint on the limited budget
+	// reserve is the part of the low class's bound that is given to the model: package deflation documents that its answer may be
+	// a tenth too short where the budget pays only a part.
 	reserve float64
-	// found are the points that were chosen, by judged seed; nil where nothing ever kept the bounds.
-	found []*deflation.Point
+	found   []*deflation.Point // by judged seed; nil where nothing ever kept the bounds
 }
 
-// asks is the controller's task in an experiment, nil without one: in the use case of section 5.2.1 up to 30 %
-// error, high jobs within 100 s in the mean, for which the paper drops 20 %; in Fig. 11
-// with the limited budget up to 15 % error, no class slower than it was under DIAS(0,20)
-// in earlier runs.
+// asks is the controller's task in an experiment, nil without one: in the use case of section 5.2.1 up to 30 % error, high jobs
+// within 100 s in the mean, for which the paper drops 20 %; in Fig. 11 with the limited budget up to 15 % error, no class slower
+// than it was under DIAS(0,20) in earlier runs.
 func asks(e experiment) (a *choice, err error) {
 	switch e.name {
 	case reference:
@@ -165,8 +153,7 @@ type noted struct {
 	runs            []notedRun
 }
 
-// notedRun is a run that has ended: how it went, in parts as they would be without a sprint, and
-// in all as it was.
+// notedRun is a run that has ended: how it went, in parts as they would be without a sprint, and in all as it was.
 type notedRun struct {
 	finished deflation.Finished
 	timed    bool
@@ -175,8 +162,7 @@ type notedRun struct {
 
 func latest[T any](all []T, most int) []T { return all[max(0, len(all)-most):] }
 
-// note runs jobs under a policy from a moment on and notes what the scheduler would; it
-// returns when the last one came.
+// note runs jobs under a policy from a moment on and notes what the scheduler would; it returns when the last one came.
 func (a *choice) note(notes *[2]noted, began float64, seed uint64, p policy) (ended float64, err error) {
 	tr := arrive(seed, lessonStream, a.classes, lessonJobs)
 	o, err := simulate(tr, p, a.faults)
@@ -191,9 +177,11 @@ func (a *choice) note(notes *[2]noted, began float64, seed uint64, p policy) (en
 		if !d.timed {
 			n.plain = latest(append(n.plain, d.exec), lessonRuns)
 		}
-		n.runs = deflation.Remember(n.runs, notedRun{
-			tr.course(i, d.theta).finished(d.theta), d.timed, deflation.TimerRun{Plain: d.exec - d.fast, Sprinted: d.fast},
-		}, lessonRuns, func(r *notedRun) float64 { return r.finished.Theta })
+		c := tr.course(i, d.theta)
+		n.runs = deflation.Remember(n.runs, notedRun{deflation.Finished{
+			Theta: d.theta, Tasks: c.tasks, Kept: c.kept, Slots: slots, Reduces: c.reduces,
+			Setup: c.setup, Maps: c.maps, Shuffle: c.shuffle, Reduce: c.reduce,
+		}, d.timed, deflation.TimerRun{Plain: d.exec - d.fast, Sprinted: d.fast}}, lessonRuns, func(r *notedRun) float64 { return r.finished.Theta })
 	}
 	return ended, nil
 }
@@ -202,14 +190,16 @@ func (a *choice) note(notes *[2]noted, began float64, seed uint64, p policy) (en
 func (c *controller) question(a *choice, notes *[2]noted, now float64) (p deflation.Problem, err error) {
 	// Mean absolute error of the text jobs by drop ratio (Fig. 6).
 	profile, _, err := deflation.ProfileOf("text", []deflation.Loss{{}, {Drop: 0.1, Error: 0.085}, {Drop: 0.2, Error: 0.15}, {Drop: 0.4, Error: 0.32}})
-	model, known := deflation.Learn(notes[low].finished())
+	lows, _ := notes[low].ended()
+	_, sprints := notes[high].ended()
+	model, known := deflation.Learn(lows)
 	if !known || err != nil {
 		return p, fmt.Errorf("nothing was learned of low jobs: %w", err)
 	}
 	if c.inProportion {
 		model = share(model)
 	}
-	speed, known := deflation.LearnSpeed(notes[high].plain, notes[high].sprints())
+	speed, known := deflation.LearnSpeed(notes[high].plain, sprints)
 	if !known {
 		speed = toldSpeed
 	}
@@ -243,21 +233,14 @@ func (n *noted) rate(now float64) float64 {
 	return float64(len(n.arrivals)-1) / (now - n.arrivals[0])
 }
 
-func (n *noted) finished() (all []deflation.Finished) {
+// ended are the runs as package deflation learns from them: how they went, and those with a sprint timer.
+func (n *noted) ended() (all []deflation.Finished, timed []deflation.TimerRun) {
 	for i := range n.runs {
-		all = append(all, n.runs[i].finished)
-	}
-	return all
-}
-
-// sprints are the runs with a sprint timer.
-func (n *noted) sprints() (timed []deflation.TimerRun) {
-	for i := range n.runs {
-		if n.runs[i].timed {
+		if all = append(all, n.runs[i].finished); n.runs[i].timed {
 			timed = append(timed, n.runs[i].timer)
 		}
 	}
-	return timed
+	return all, timed
 }
 
 // unsprinted is the time of a class's jobs, without sprints.

@@ -171,14 +171,9 @@ func TestWasteByFormula(t *testing.T) {
 	}
 }
 
-// Without preemption nothing is killed, and deflated jobs run the paper's number of waves.
-func TestWaves(t *testing.T) {
+// Without preemption nothing is killed, and deflated jobs run the paper's number of tasks.
+func TestKept(t *testing.T) {
 	t.Parallel()
-	for theta, want := range map[float64]int{0: 3, 0.1: 3, 0.2: 2, 0.4: 2, 0.9: 1} {
-		if got := waves(theta); got != want {
-			t.Errorf("%v: %d waves, want %d", theta, got, want)
-		}
-	}
 	if kept(50, 0.1) != 45 || kept(3, 1) != 1 || kept(50, 0.33) != 34 {
 		t.Errorf("kept: %d, %d, %d; want 45, 1, 34", kept(50, 0.1), kept(3, 1), kept(50, 0.33))
 	}
@@ -244,7 +239,8 @@ func TestControllerAsksWhatProductionLearns(t *testing.T) {
 	var notes [2]noted
 	now := testkit.Need(question.note(&notes, 0, 1, da(0, 20)))(t)
 	p := testkit.Need((&controller{}).question(question, &notes, now))(t)
-	model, known := deflation.Learn(notes[low].finished())
+	lows, _ := notes[low].ended()
+	model, known := deflation.Learn(lows)
 	if !known || len(notes[low].runs) != lessonRuns {
 		t.Fatalf("%d runs were noted", len(notes[low].runs))
 	}

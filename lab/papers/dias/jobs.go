@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"headroom/jobs/deflation"
 	"headroom/units"
 )
 
@@ -33,14 +32,6 @@ type course struct {
 
 func (c course) seconds() float64 { return c.setup + c.maps + c.shuffle + c.reduce }
 
-// finished is the job as package deflation learns from it.
-func (c course) finished(theta float64) deflation.Finished {
-	return deflation.Finished{
-		Theta: theta, Tasks: c.tasks, Kept: c.kept, Slots: slots, Reduces: c.reduces,
-		Setup: c.setup, Maps: c.maps, Shuffle: c.shuffle, Reduce: c.reduce,
-	}
-}
-
 // text is a job that counts words (section 5.1): setup, a map stage of 50 partitions in waves on the slots, a shuffle and ten
 // reduces. Its parts are in seconds; those of tasks are means.
 type text struct {
@@ -51,9 +42,8 @@ type text struct {
 	fluid bool
 }
 
-// words is a text job that takes mean seconds with all tasks: a third of it is
-// setup, half are three waves of maps, the rest shuffle and reduce. The parts are ours, the paper
-// gives totals only.
+// words is a text job that takes mean seconds with all tasks: a third of it is setup, half are three waves of maps, the rest
+// shuffle and reduce. The parts are ours, the paper gives totals only.
 func words(mean float64) text {
 	s := mean / 125
 	return text{setup: 40 * s, setup90: 8 * s, task: 21.4 * s, shuffle: 4 * s, reduce: 12.8 * s}
@@ -74,12 +64,10 @@ func (w text) job(theta float64, rng *rand.Rand) course {
 	return course{size * setup, size * w.task * maps, size * w.shuffle, size * w.reduce * reduce, partitions, left, reduces}
 }
 
-// kept is how many of n tasks run at a drop ratio (section 3.3); the guard keeps
-// 50 (1 - 0.1) at 45.
+// kept is how many of n tasks run at a drop ratio (section 3.3); the guard keeps 50 (1 - 0.1) at 45.
 func kept(n int, theta float64) int { return max(1, units.Ratio(1-theta).Kept(n)) }
 
-// makespan is how long n tasks of mean time 1 take on the slots, each on the slot that
-// is free first.
+// makespan is how long n tasks of mean time 1 take on the slots, each on the slot that is free first.
 func makespan(n int, rng *rand.Rand) float64 {
 	var free [slots]float64
 	for range n {
@@ -100,10 +88,9 @@ func vary(rng *rand.Rand) float64 {
 	return math.Exp(math.Sqrt(s2)*rng.NormFloat64() - s2/2)
 }
 
-// graph is the triangle count (section 5.1): six shuffle-map stages, each of which drops
-// by the ratio what the one before has left, and rest seconds: building the graph, the result.
-// The 148.5 s of Table 2, 33 s of them in stages that drop, are fitted to its two times of the
-// low class, 139.0 s at 10 % and 131.1 s at 20 %; they give 138.7 and 131.7 s.
+// graph is the triangle count (section 5.1): six shuffle-map stages, each of which drops by the ratio what the one before has
+// left, and rest seconds: building the graph, the result. The 148.5 s of Table 2, 33 s of them in stages that drop, are fitted to
+// its two times of the low class, 139.0 s at 10 % and 131.1 s at 20 %; they give 138.7 and 131.7 s.
 type graph struct{ rest float64 }
 
 func triangles() graph { return graph{rest: 115.5} }

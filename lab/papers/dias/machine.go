@@ -11,8 +11,7 @@ import (
 	"headroom/lab/events"
 )
 
-// A sprint in the paper (section 5.1): 800 MHz to 2.4 GHz makes a job 2.5 times as
-// fast and a server draw 270 instead of 180 W.
+// A sprint in the paper (section 5.1): 800 MHz to 2.4 GHz makes a job 2.5 times as fast and a server draw 270 instead of 180 W.
 const (
 	speedup     = 2.5
 	busyWatts   = 180
@@ -69,11 +68,9 @@ type class struct {
 type policy struct {
 	name       string
 	discipline buffers.Discipline
-	thetas     []float64 // by class; none: 0
-	// pot makes the sprint budget, nil without sprints; after is the timer of the highest
-	// class.
-	pot   func() *pot
-	after time.Duration
+	thetas     []float64     // by class; none: 0
+	pot        func() *pot   // makes the sprint budget, nil without sprints
+	after      time.Duration // the timer of the highest class
 }
 
 // faults are mistakes of the simulated cluster: a killed job goes to the end of its buffer; no sprint timer fires; a sprint draws
@@ -135,17 +132,12 @@ func (t *trace) course(job int, theta float64) course {
 
 // done is the result of one job.
 type done struct {
-	class int
-	// response is from arrival to end; exec is its last run's time, of which it sprinted
-	// for fast; all in seconds. runs counts the runs, joules is what all of them drew.
-	response, exec, fast float64
-	runs                 int
-	joules               float64
-	// theta is its last run's drop ratio; timed is true if that run had a sprint timer.
-	theta float64
-	timed bool
-	// overtaken is true if a job of its class that arrived later had ended before it.
-	overtaken bool
+	class, runs          int
+	response, exec, fast float64 // from arrival to end, its last run, of which it sprinted; s
+	joules               float64 // of all runs
+	theta                float64 // the last run's drop ratio
+	timed                bool    // the last run had a sprint timer
+	overtaken            bool    // a job of its class that arrived later had ended before it
 }
 
 // outcome is one run of a trace under a policy.
@@ -159,15 +151,13 @@ type outcome struct {
 type machine struct {
 	*trace
 	faults
-	at   time.Duration
-	b    *buffers.Buffers
-	pot  *pot
-	come int // jobs that have arrived
-	left int // jobs that have not ended
-	run  *running
-	// newest is the latest arrival of each class that has ended.
-	newest []int
-	out    outcome
+	at         time.Duration
+	b          *buffers.Buffers
+	pot        *pot
+	come, left int // jobs that have arrived, and that have not ended
+	run        *running
+	newest     []int // the latest arrival of each class that has ended
+	out        outcome
 }
 
 // running is the run under way. Its work is in seconds at base frequency; the joules left of the sprint's escrow are work too,

@@ -15,11 +15,10 @@ import (
 	"headroom/lab/report"
 )
 
-// The model predicts what was observed, as in section 4.3. Jobs are real ones: the record of
-// runs on Spark has some with all tasks and with a tenth of them, which the model is fitted
-// to (the paper's profiling), and others at all ratios, whose times it predicts (Fig. 4).
-// From these and the rates follow the response times of both classes (Fig. 5): the queue
-// is the dispatcher in virtual time, and each of its jobs takes as long as a real one did.
+// The model predicts what was observed, as in section 4.3. Jobs are real ones: the record of runs on Spark has some with all
+// tasks and with a tenth of them, which the model is fitted to (the paper's profiling), and others at all ratios, whose times it
+// predicts (Fig. 4). From these and the rates follow the response times of both classes (Fig. 5): the queue is the dispatcher in
+// virtual time, and each of its jobs takes as long as a real one did.
 
 // recordedJSON has single jobs on an idle Spark, made by the command that commit e0402198 still has.
 //

@@ -19,10 +19,8 @@ type experiment struct {
 	name     string
 	classes  []class
 	policies []policy
-	// ours are the policies of ours, which differ by seed: the first seed's first.
-	ours []policy
-	// faults are those of a mutant's machine.
-	faults faults
+	ours     []policy // those of ours, which differ by seed: the first seed's first
+	faults   faults   // of a mutant's machine
 }
 
 // Names of experiments.
@@ -36,9 +34,8 @@ const (
 	complete   = "complete"
 )
 
-// Mean times of jobs with all tasks: of 1117 and 473 MB for two classes, of the
-// three-class set-up for three (its 2.3 jobs a minute at 80 % load would be 21 s a job,
-// while all other text jobs take some 100 s).
+// Mean times of jobs with all tasks: of 1117 and 473 MB for two classes, of the three-class set-up for three (its 2.3 jobs a
+// minute at 80 % load would be 21 s a job, while all other text jobs take some 100 s).
 const (
 	lowMean, highMean                  = 125, 53
 	threeLow, threeMedium, threeHigh   = 140, 90, 53
@@ -90,8 +87,7 @@ func parts(percent []float64) []float64 {
 // ratios are the drop ratios of Figs. 4 and 5, in percent.
 func ratios() []float64 { return []float64{0, 10, 20, 40, 60, 80, 90} }
 
-// text2 is an experiment of two classes of text jobs; low of ten jobs are of the low one,
-// whose jobs are those of 1117 MB.
+// text2 is an experiment of two classes of text jobs; low of ten jobs are of the low one, whose jobs are those of 1117 MB.
 func text2(name string, load, low, highSize float64) experiment {
 	return experiment{
 		name: name, policies: []policy{preemptive(), nonPreemptive(), da(0, 10), da(0, 20)},
@@ -155,13 +151,12 @@ type trial []result
 
 // result is what one run came to.
 type result struct {
-	classes []measured // the highest first
-	waste   float64    // of all machine time
-	joules  float64    // of all jobs, each job
-	idle    float64    // the same with what the idle server drew
-	busy    float64    // of the time
-	// overtaken is the part of the jobs that a later one of their class has overtaken.
-	overtaken float64
+	classes   []measured // the highest first
+	waste     float64    // of all machine time
+	joules    float64    // of all jobs, each job
+	idle      float64    // the same with what the idle server drew
+	busy      float64    // of the time
+	overtaken float64    // the part of the jobs that a later one of their class has overtaken
 }
 
 // measured is one class of a run, in seconds and joules each job.
@@ -239,8 +234,7 @@ type study struct {
 	trials      [][]trial // by experiment and seed
 }
 
-// run tries every experiment with the requested number of seeds, the first being seed, on
-// all cores.
+// run tries every experiment with the requested number of seeds, the first being seed, on all cores.
 func run(ctx context.Context, all []experiment, seed uint64, seeds, jobs int, progress io.Writer) (*study, error) {
 	s := &study{experiments: all, trials: make([][]trial, len(all))}
 	for i := range s.trials {

@@ -12,8 +12,7 @@ import (
 // Classes of an experiment with two.
 const high, low = 0, 1
 
-// near judges a number against the paper's with an absolute tolerance; ordered is what must
-// hold of it at least.
+// near judges a number against the paper's with an absolute tolerance; ordered is what must hold of it at least.
 func near(id, what, unit string, paper, tolerance float64, got report.Stat, ordered bool, why string) report.Target {
 	return report.From(paper, report.Around(paper, tolerance), report.Judge(id, what, unit, got, ordered, why))
 }
@@ -66,15 +65,11 @@ func (s *study) fig7() []report.Target {
 		near("A5", "NP against P: mean response of the high class", "%", 80, 20, np, np.Low > 0, "to rise; "+between),
 		near("A6/mean", "DA(0,20) against P: mean response of the low class", "%", -65, 10, twenty, rising(twenty.Mean, ten.Mean, npLow.Mean), "more than DA(0,10), and that more than NP"),
 		near("A6/p95", "DA(0,20) against P: 95th percentile of the low class", "%", -65, 10, tail, tail.Mean < than("DA(0,10)", tailOf(low)).Mean, "more than DA(0,10)"),
-		report.Judge("A7", "by how much more the second tenth gains than the first, low mean", "points", gap, gap.Low > 0, fmt.Sprintf(
-			"NP %.1f %%, DA(0,10) %.1f %%, DA(0,20) %.1f %%: the second tenth to gain more, as a whole wave drops: %d, %d and %d waves", npLow.Mean, ten.Mean, twenty.Mean, waves(0), waves(0.1), waves(0.2))),
+		report.Judge("A7", "by how much more the second tenth gains than the first, low mean", "points", gap, gap.Low > 0, "the second tenth to gain more, as a whole wave drops"),
 		near("A8", "DA(0,20) against P: mean response of the high class", "%", 10, 10, highMean, highMean.Mean > 0 && highMean.High < np.Low, fmt.Sprintf(
 			"to be a rise, below that of NP (%.1f %%); +10 %% is out of reach for one server at this load: %s", np.Mean, between)),
 	}
 }
-
-// waves of a text job's maps at a drop ratio.
-func waves(theta float64) int { return (kept(partitions, theta) + slots - 1) / slots }
 
 // fig8 is A9 and A10: what the gains depend on.
 func (s *study) fig8() []report.Target {
@@ -247,8 +242,7 @@ func (s *study) fig11() (all []report.Target) {
 	return all
 }
 
-// latency is A18 of a class: against P, and what the drop itself gains against NPS with the
-// same sprints.
+// latency is A18 of a class: against P, and what the drop itself gains against NPS with the same sprints.
 func (s *study) latency(policy, budget string, class int) report.Target {
 	paper := map[string][2]float64{limitedBudget: {-40, -90}, unlimitedBudget: {-60, -90}}[budget][class]
 	name := classNames()[class]

@@ -9,24 +9,18 @@ import (
 
 // The set-up of the paper's experiments, and what it leaves open.
 const (
-	// machines have one slot each.
-	machines = 200
-	// tail is beta of the tasks' Pareto times, and slowestMost the slowest over the median.
-	tail        = 1.259
-	slowestMost = 8
-	// unit is the shortest task with an input of size 1, s. Seconds count, since GRASS compares
-	// splits in steps of 1 s.
-	unit = 10.0
-	// known is the part of the tail that comes from the sizes of inputs. It is chosen so that
-	// estimates of t_new are as accurate as the paper's, 76 %.
-	known = 0.3
-	// Progress reports come in steps of 5 %, and progress is part^gamma of the work, with gamma
-	// log-normal: chosen so that estimates of t_rem are as accurate as the paper's, 72 %.
+	machines    = 200   // have one slot each
+	tail        = 1.259 // beta of the tasks' Pareto times
+	slowestMost = 8     // the slowest task over the median
+	unit        = 10.0  // the shortest task with an input of size 1, s: GRASS compares splits in steps of 1 s
+	cappedSpeed = 0.4   // of a node under a cap
+	// known is the part of the tail that comes from the sizes of inputs. Progress reports come in steps of 5 %, and progress is
+	// part^gamma of the work, with gamma log-normal. They are chosen so that estimates of t_new and t_rem are as accurate as the
+	// paper's, 76 and 72 %.
+	known     = 0.3
 	reports   = 0.05
 	fullSteps = 20
 	skew      = 0.2
-	// cappedSpeed is that of a node under a cap.
-	cappedSpeed = 0.4
 )
 
 // median is that of the tasks' times, s, of a Pareto tail that is cut at 8 medians: m with P(x <= m) = P(x <= 8 m) / 2.
@@ -44,12 +38,9 @@ type spec struct {
 	seed              uint64
 	tasks, width, bin int
 	utilisation       float64
-	// slack is the deadline's beyond the ideal, err the error bound, each a part.
-	slack, err float64
-	// explore is the draw that makes a sample of the job.
-	explore float64
-	// sizes of the tasks' inputs, drawn when a policy first runs the job.
-	sizes []float64
+	slack, err        float64   // the deadline's beyond the ideal, and the error bound, each a part
+	explore           float64   // the draw that makes a sample of the job
+	sizes             []float64 // of the tasks' inputs, drawn when a policy first runs the job
 }
 
 // load are jobs as they come: of six three are small, two medium and one large, or with the numbers of tasks of a trace.

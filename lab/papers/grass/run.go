@@ -10,23 +10,12 @@ import (
 )
 
 const (
-	// lookEvery is how often a job with free slots looks again at tasks that run, and the interval
-	// of their reports, as a part of the median task.
-	lookEvery = 0.1
-	// ownLeast tasks must have ended before the job's own times count more than earlier jobs':
-	// the first to end are short ones.
-	ownLeast = 10
-	// checked: an estimate of t_rem is held against the truth once so much was reported.
-	checked = 0.25
-	// estimateStep is by how much the estimate of a task must change before policies get it: by
-	// less than any of it is accurate.
-	estimateStep = 0.01
-	// meanSize makes the time of a task with an input of size 1 of the median task: about the mean
-	// of the inputs' sizes. It counts only until tasks of the job itself have ended.
-	meanSize = 1.3
-	// accuracyBefore is that of estimates before any of the job's own was checked: the mean of the
-	// paper's two.
-	accuracyBefore = 0.74
+	lookEvery      = 0.1  // how often a job with free slots looks at tasks that run, and the interval of reports, in median tasks
+	ownLeast       = 10   // tasks must have ended before the job's own times count: the first to end are short ones
+	checked        = 0.25 // an estimate of t_rem is held against the truth once so much was reported
+	estimateStep   = 0.01 // by how much the estimate of a task must change before policies get it: less than it is accurate
+	meanSize       = 1.3  // the median task over one with an input of size 1, until tasks of the job itself have ended
+	accuracyBefore = 0.74 // of estimates before any of the job's own was checked: the mean of the paper's two
 )
 
 // variant is one way to run a job.
@@ -72,13 +61,11 @@ const (
 
 // copied is what is known of a copy on a slot.
 type copied struct {
-	began, gamma float64
-	// fresh was expected of it; quarter was left by the estimate at a time.
-	fresh, quarter time.Duration
-	at             float64
-	// steps of progress were reported, the last at this part of the work; the next comes at that.
-	steps      int
-	last, next float64
+	// fresh was expected of it; quarter was left by the estimate at a time. steps of progress were reported, the last at this part
+	// of the work; the next comes at that.
+	fresh, quarter               time.Duration
+	began, gamma, at, last, next float64
+	steps                        int
 }
 
 // node is how much progress a node made, in how many seconds.
@@ -86,12 +73,9 @@ type node struct{ progress, busy float64 }
 
 // outcome is what became of a job.
 type outcome struct {
-	// done is the part of the tasks that were done at the end, after took s.
-	done, took float64
-	// left and fresh are how good the estimates of t_rem and t_new were.
-	left, fresh speculation.Accuracy
-	// at is when each of the tasks that are done ended.
-	at []float64
+	done, took  float64              // the part of the tasks that were done at the end, after so many s
+	left, fresh speculation.Accuracy // how good the estimates of t_rem and t_new were
+	at          []float64            // when each of the tasks that are done ended
 }
 
 // accuracy is the mean of both estimates' accuracies.
@@ -317,8 +301,7 @@ func (r *run) reported(slot int, c events.Copy) (left time.Duration, part float6
 	return left, part
 }
 
-// slow are the free slots of nodes that are among the slowest quarter by all they have done,
-// where nodes differ at all.
+// slow are the free slots of nodes that are among the slowest quarter by all they have done, where nodes differ at all.
 func (r *run) slow(free []int) []bool {
 	var scores []float64
 	for _, n := range r.nodes {

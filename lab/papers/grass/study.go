@@ -1,6 +1,7 @@
 package grass
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -58,17 +59,13 @@ func xiNames() (names []string) {
 // scene is one experiment on all jobs of a load.
 type scene struct {
 	name string
-	// byDeadline, with the slack of the jobs or this one; otherwise by the jobs' error bounds, or
-	// exact: all tasks.
-	byDeadline, exact bool
-	slack             float64
-	caps              caps
-	// stages are the intermediate ones after the input's.
-	stages int
-	// few: jobs of so few tasks that the oracle can search.
-	few bool
-	// variants that it runs.
-	variants []string
+	// byDeadline, with the slack of the jobs or this one; otherwise by the jobs' error bounds, or exact: all tasks. few: jobs of so
+	// few tasks that the oracle can search.
+	byDeadline, exact, few bool
+	slack                  float64
+	caps                   caps
+	stages                 int // after the input's
+	variants               []string
 }
 
 // Scenes by name.
@@ -92,7 +89,7 @@ func dagNames(kind string) []string {
 // scenes are all experiments.
 func scenes() []scene {
 	all := append([]string{late, mantri, gs, ras, strawman, grassName, ours}, xiNames()...)
-	two, capped, few := []string{late, grassName}, []string{late, grassName, ours}, []string{grassName, oracle}
+	two, capped, few := []string{late, grassName}, []string{grassName, ours}, []string{grassName, oracle}
 	out := []scene{
 		{name: deadlines, byDeadline: true, variants: all},
 		{name: errorBounds, variants: all},
@@ -116,13 +113,10 @@ func scenes() []scene {
 // study is what is run for each seed.
 type study struct {
 	jobs, history int
-	// sizes are the numbers of tasks of a trace's jobs; nil for drawn ones.
-	sizes []int
-	// only runs these variants, with a mistake; nil runs all as they are.
-	only    []string
-	mistake func(*variant)
-	// scenes are those by these names; nil for all.
-	scenes []string
+	sizes         []int // of a trace's jobs, tasks; nil for drawn ones
+	// only these variants and scenes are run, with a mistake; nil for all.
+	only, scenes []string
+	mistake      func(*variant)
 }
 
 // key names the runs of a scene's jobs by a variant.
@@ -135,8 +129,7 @@ type result struct {
 	byDeadline bool
 }
 
-// everything is the place of the mean over all bins.
-const everything = bins
+const everything = bins // the place of the mean over all bins
 
 // trial are the results of a seed.
 type trial map[key]result
@@ -160,9 +153,9 @@ func (s study) seed(ctx context.Context, seed uint64) (trial, error) {
 		if s.scenes != nil && !slices.Contains(s.scenes, sc.name) {
 			continue
 		}
-		mine, m := jobs, memory{jobs: history, ran: map[sampled]outcome{}}
+		mine, before := jobs, history
 		if sc.few {
-			mine, m.jobs = fewJobs, fewHistory
+			mine, before = fewJobs, fewHistory
 		}
 		for _, v := range variants() {
 			if !slices.Contains(sc.variants, v.name) || s.only != nil && !slices.Contains(s.only, v.name) {
@@ -171,7 +164,7 @@ func (s study) seed(ctx context.Context, seed uint64) (trial, error) {
 			if s.mistake != nil {
 				s.mistake(&v)
 			}
-			r, err := sc.run(ctx, mine, v, &m)
+			r, err := sc.run(ctx, mine, before, v)
 			if err != nil {
 				return nil, fmt.Errorf("%s by %s: %w", sc.name, v.name, err)
 			}
@@ -179,40 +172,6 @@ func (s study) seed(ctx context.Context, seed uint64) (trial, error) {
 		}
 	}
 	return t, nil
-}
-
-// memory has the jobs of a history, and those that were samples, each run once.
-type memory struct {
-	jobs []spec
-	ran  map[sampled]outcome
-}
-
-type sampled struct {
-	job    int
-	policy speculation.Policy
-}
-
-// recall are the samples that a variant's earlier jobs gave.
-func (m *memory) recall(sc *scene, v variant) (*speculation.Samples, error) {
-	past := speculation.NewSamples(speculation.AllFactors)
-	for i := range m.jobs {
-		s := &m.jobs[i]
-		policy, sample := speculation.Explore(v.xi, s.explore)
-		if !sample {
-			continue
-		}
-		k := sampled{i, policy}
-		if _, ok := m.ran[k]; !ok {
-			var err error
-			if m.ran[k], err = play(s, variant{policy: policy}, sc.promise(s), past, sc.caps); err != nil {
-				return nil, err
-			}
-		}
-		if err := sc.add(past, s, policy, m.ran[k]); err != nil {
-			return nil, err
-		}
-	}
-	return past, nil
 }
 
 // add takes samples from a job that has ended: of its parts up to its end.
@@ -256,14 +215,9 @@ func (o *outcome) last(n int) float64 {
 
 // promise is what a job of the scene promises for its input's stage.
 func (sc *scene) promise(s *spec) promise {
-	slack := s.slack
-	if sc.slack > 0 {
-		slack = sc.slack
-	}
-	switch {
+	switch slack := cmp.Or(sc.slack, s.slack); {
 	case sc.byDeadline:
-		// The deadline is for all stages, each with the slack. What later ones are expected to take,
-		// their ideal, is not left for the input's.
+		// The deadline is for all stages, each with the slack. What later ones are expected to take, their ideal, is not left.
 		left := s.ideal() * (1 + slack)
 		for _, later := range s.later(sc.stages) {
 			left += later.ideal() * slack
@@ -287,21 +241,25 @@ func (s *spec) later(n int) []spec {
 	return all
 }
 
-// run runs the jobs by a variant, one after another: each may learn from those that have ended.
-func (sc *scene) run(ctx context.Context, jobs []spec, v variant, m *memory) (result, error) {
-	past, err := m.recall(sc, v)
-	if err != nil {
-		return result{}, err
+// run runs the jobs by a variant, one after another: each may learn from those that have ended, and from samples of a history.
+func (sc *scene) run(ctx context.Context, jobs, history []spec, v variant) (r result, err error) {
+	past := speculation.NewSamples(speculation.AllFactors)
+	for i := range history {
+		if _, sample := speculation.Explore(v.xi, history[i].explore); sample {
+			if _, err := sc.input(&history[i], variant{xi: v.xi}, past); err != nil {
+				return r, err
+			}
+		}
 	}
-	r := result{byDeadline: sc.byDeadline}
+	r.byDeadline = sc.byDeadline
 	var n [bins]float64
 	for i := range jobs {
 		if err := ctx.Err(); err != nil {
-			return result{}, err
+			return r, err
 		}
 		value, err := sc.job(&jobs[i], v, past)
 		if err != nil {
-			return result{}, err
+			return r, err
 		}
 		bin := jobs[i].bin
 		r.by[bin] += value
@@ -314,17 +272,22 @@ func (sc *scene) run(ctx context.Context, jobs []spec, v variant, m *memory) (re
 	return r, nil
 }
 
-// job runs a job by a variant and returns what it achieved.
-func (sc *scene) job(s *spec, v variant, past *speculation.Samples) (value float64, err error) {
-	as := v
+// input runs the stage of a job that has its input, and makes a sample of it where its draw has one.
+func (sc *scene) input(s *spec, v variant, past *speculation.Samples) (outcome, error) {
 	policy, sample := speculation.Explore(v.xi, s.explore)
 	if sample {
-		as.policy = policy
+		v.policy = policy
 	}
-	o, err := play(s, as, sc.promise(s), past, sc.caps)
+	o, err := play(s, v, sc.promise(s), past, sc.caps)
 	if err == nil && sample {
 		err = sc.add(past, s, policy, o)
 	}
+	return o, err
+}
+
+// job runs a job by a variant and returns what it achieved.
+func (sc *scene) job(s *spec, v variant, past *speculation.Samples) (value float64, err error) {
+	o, err := sc.input(s, v, past)
 	if err != nil || sc.byDeadline {
 		return o.done, err
 	}
