@@ -50,11 +50,9 @@ type server struct {
 	settled time.Duration // for how long the speed has not moved
 }
 
-// What counts as a speed that does not move, and for how long it must not, until the
-// server counts as settled: the board looks once a second.
 const (
-	settledMove = 1e-3
-	settledFor  = 4 * time.Second
+	settledMove = 1e-3            // counts as a speed that does not move
+	settledFor  = 4 * time.Second // for so long, until the server counts as settled: the board looks once a second
 )
 
 // step lets a tick go by under a cap, 0 for none, with so many tasks running, and returns the speed, as a share of the full one.
@@ -337,8 +335,7 @@ func (e *engine) gather() arbiter.Input {
 	return in
 }
 
-// frozen is the run as it would have gone on, to its end, with the cap, the containers
-// and the load of this moment: a finish time foresees none of their changes.
+// frozen is the run to its end with the cap, the containers and the load of this moment: a finish time foresees no changes.
 func (e *engine) frozen() *engine {
 	then := &engine{setup: e.setup, server: e.server, now: e.now}
 	then.server.plant = e.server.plant.Clone()

@@ -42,11 +42,8 @@ type errors [2]sums
 const minute, step = 0, 1
 
 const (
-	// truthEvery is how often what was foreseen is compared with what would have come.
-	truthEvery = time.Minute
-	// stepWindow is how long after a step it is compared at every look: the filter looks
-	// back as far, so longer after it no estimate is scaled from one cap to another.
-	stepWindow = 20 * time.Second
+	truthEvery = time.Minute      // how often what was foreseen is compared with what would have come
+	stepWindow = 20 * time.Second // how long after a step it is compared at every look: the filter looks back as far
 )
 
 // foresight holds estimators of every job of a capped run against what would come.

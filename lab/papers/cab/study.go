@@ -117,16 +117,12 @@ type trial struct {
 
 // study is what is run: all of it, or what a mutant touches.
 type study struct {
-	variants []variant
-	// measured are sets with queues of measured profiles, which ours and its baseline run too.
-	measured []set
-	// estimates: finish times are compared with what would come, by estimators that are
-	// blind to power as set in blind; curve is the one in the place of ours.
-	estimates bool
-	blind     blindness
-	curve     progress.Policy
-	// forgets: job loops have seen no earlier run.
-	forgets bool
+	variants  []variant
+	measured  []set           // with queues of measured profiles, which ours and its baseline run too
+	estimates bool            // finish times are compared with what would come
+	blind     blindness       // of the estimators that are compared
+	curve     progress.Policy // in the place of ours
+	forgets   bool            // job loops have seen no earlier run
 }
 
 // whole is the study that targets are judged by.

@@ -13,9 +13,8 @@ import (
 )
 
 // The input of ours is what the scheduler would have noted of earlier runs with other draws (seeds below those that are judged),
-// and learned by the same functions: rates, jobs by waves, and how fast a sprint is. It begins without dropping and without
-// sprints, chooses, runs with what it chose (the paper's setting while it finds nothing), and chooses again from what it has
-// seen. Each judged seed has lessons of its own, so what chance there is in them shows in the bounds.
+// and learned by the same functions. It begins without dropping and without sprints, chooses, runs with what it chose, and chooses
+// again from what it has seen. Each judged seed has lessons of its own, so what chance there is in them shows in the bounds.
 
 const (
 	ours           = "ours"  // the policy whose drop ratio and sprint timer package deflation finds

@@ -9,13 +9,9 @@ import (
 )
 
 const (
-	// slots of the paper's cluster: ten workers of two cores (section 5.1).
-	slots = 20
-	// spread is the coefficient of variation of jobs' sizes around their class's, and of tasks' times
-	// around their job's. The paper gives neither.
-	spread = 0.1
-	// partitions of a text job's input (section 5.1).
-	partitions = 50
+	slots      = 20  // of the paper's cluster: ten workers of two cores (section 5.1)
+	partitions = 50  // of a text job's input (section 5.1)
+	spread     = 0.1 // variation of jobs' sizes around their class's, and of tasks' times around their job's; the paper gives neither
 )
 
 // work is a kind of job: how long the cluster takes for it at base frequency.

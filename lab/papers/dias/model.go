@@ -47,10 +47,7 @@ type recordedRun struct {
 }
 
 // The uses of a run.
-const (
-	calibrate = "calibrate"
-	judged    = "judge"
-)
+const calibrate, judged = "calibrate", "judge"
 
 // recorded is the record that the repository keeps.
 func recorded() (*record, error) {
@@ -74,15 +71,6 @@ func (r *record) at(class, use string, percent float64) (times []float64) {
 }
 
 func classNames() []string { return []string{"high", "low"} }
-
-func sum(values []float64) (sum float64) {
-	for _, v := range values {
-		sum += v
-	}
-	return sum
-}
-
-func mean(values []float64) float64 { return sum(values) / float64(len(values)) }
 
 // share is a job whose time is in proportion to the kept tasks: every task a wave, and nothing else.
 func share(w deflation.WaveJob) deflation.WaveJob {
@@ -180,8 +168,11 @@ func (r *record) experiment() experiment {
 	load := 0.0
 	for i, name := range classNames() {
 		e.classes = append(e.classes, class{name: name, work: replayed{r, name}})
-		times := r.at(name, calibrate, 0)
-		load += rates[i] * sum(times) / float64(len(times))
+		times, sum := r.at(name, calibrate, 0), 0.0
+		for _, t := range times {
+			sum += t
+		}
+		load += rates[i] * sum / float64(len(times))
 	}
 	for i := range e.classes {
 		e.classes[i].rate = rates[i] * usualLoad / load
@@ -225,7 +216,7 @@ func (t theory) validate(ctx context.Context, seed uint64, seeds, jobs int) (all
 		paper := []float64{7.8, 11.1}[class]
 		var observed []float64
 		for _, ratio := range ratios() {
-			observed = append(observed, mean(r.at(name, judged, ratio)))
+			observed = append(observed, report.Of(r.at(name, judged, ratio)).Mean)
 		}
 		wave, share := off(times[class], observed), off(shareTimes[class], observed)
 		all = append(all, report.From(paper, report.AtMost(paper), report.Judge(

@@ -53,10 +53,7 @@ func da(percent ...float64) policy {
 }
 
 // Budgets of sprints.
-const (
-	limitedBudget   = "limited"
-	unlimitedBudget = "unlimited"
-)
+const limitedBudget, unlimitedBudget = "limited", "unlimited"
 
 // sprinted is a policy whose highest class sprints: NPS, or DIAS where it drops.
 func sprinted(budget string, percent ...float64) policy {
