@@ -335,7 +335,7 @@ func TestCommand(t *testing.T) {
 func same(t *testing.T, a, b string) {
 	t.Helper()
 	files, err := os.ReadDir(a)
-	if err != nil || len(files) != 3 {
+	if err != nil || len(files) == 0 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	for _, f := range files {

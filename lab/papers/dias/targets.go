@@ -9,8 +9,7 @@ import (
 	"headroom/lab/report"
 )
 
-// Classes of an experiment with two.
-const high, low = 0, 1
+const high, low = 0, 1 // classes of an experiment with two
 
 // near judges a number against the paper's with an absolute tolerance; ordered is what must hold of it at least.
 func near(id, what, unit string, paper, tolerance float64, got report.Stat, ordered bool, why string) report.Target {
