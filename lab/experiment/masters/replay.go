@@ -32,6 +32,7 @@ func (l *Load) Long(job int) bool { return l.Jobs[job].Mean > l.Cutoff }
 // Shape is how many workers there are in how many groups, how many of each group are reserved for short jobs, and the distributors.
 type Shape struct{ Groups, Each, Reserved, Distributors int }
 
+// Workers is how many workers there are.
 func (s Shape) Workers() int { return s.Groups * s.Each }
 
 // short is how many workers take no tasks of long jobs.
