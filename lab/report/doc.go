@@ -1,5 +1,5 @@
 // Package report is the form of the lab's results: targets of a paper with bounds and verdicts, as a
-// table, as JSON, as files and as a plot.
+// table, as JSON, as Markdown and as a plot.
 //
 // The one idea: a number is a mean of independent runs with 95 % bounds, and a target compares it with
 // a number of a paper by the same rule in every study.

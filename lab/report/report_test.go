@@ -5,10 +5,7 @@ package report
 import (
 	"bytes"
 	"errors"
-	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -118,24 +115,5 @@ func TestFrom(t *testing.T) {
 	}
 	if x := From(1, Around(1, 1), Judge("D1", "w", "", Stat{}, true, "n")); x.Verdict != Short || x.Note != "not measured" {
 		t.Errorf("%+v", x)
-	}
-}
-
-// A file that cannot be written to its end leaves what stood there before, and nothing half-written.
-func TestFilesAreWholeOrNot(t *testing.T) {
-	t.Parallel()
-	dir, broken := t.TempDir(), errors.New("no space left")
-	files := Files{"runs.csv": func(w io.Writer) error { _, err := io.WriteString(w, "first\n"); return err }}
-	testkit.Check(t, files.Write(dir))
-	files["runs.csv"] = func(w io.Writer) error {
-		_, err := io.WriteString(w, "sec")
-		return errors.Join(err, broken)
-	}
-	if err := files.Write(dir); !errors.Is(err, broken) || !strings.Contains(err.Error(), "runs.csv") {
-		t.Errorf("%v", err)
-	}
-	entries := testkit.Need(os.ReadDir(dir))(t)
-	if data := testkit.Need(os.ReadFile(filepath.Join(dir, "runs.csv")))(t); string(data) != "first\n" || len(entries) != 1 {
-		t.Errorf("%q, %d files", data, len(entries))
 	}
 }
