@@ -131,8 +131,8 @@ func TestEngineHoldsShares(t *testing.T) {
 		e.jobs = append(e.jobs, &job{Tasks: papers.Tasks{Times: slices.Repeat([]float64{10}, 200)}, reduce: 5})
 	}
 	look := func(until time.Duration) int {
-		for e.now < until {
-			e.now += tick
+		for e.now() < until {
+			e.clock.Advance(e.now() + tick)
 			if e.step(); e.jobs[0].held()+e.jobs[1].held() > containersAll {
 				t.Fatalf("%d and %d containers held", e.jobs[0].held(), e.jobs[1].held())
 			}

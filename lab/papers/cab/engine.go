@@ -9,6 +9,7 @@ import (
 	"headroom/jobs/arbiter"
 	"headroom/jobs/containers"
 	"headroom/lab/emulator/plant"
+	"headroom/lab/events"
 	"headroom/lab/papers"
 	"headroom/progress"
 	"headroom/units"
@@ -154,18 +155,16 @@ func (j *job) work(now time.Duration, seconds float64) {
 // engine is one run in progress: the server, the jobs and the job loop.
 type engine struct {
 	setup
-	now      time.Duration
-	server   server
-	jobs     []*job
-	arbiter  *arbiter.Arbiter
-	shares   [3]int // decided, to arrive at sharesAt
-	sharesAt time.Duration
-	learner  *arbiter.Arbiter // of uncapped finish times, as the coordinators learn them, for every variant alike
-	learned  [3]time.Duration // what it has committed, 0 until then
-	load     int              // tasks that the server carries whatever runs; 0: those that run
-	seen     []arbiter.Input
-	sum      [3]float64 // of the containers that each job held in the looks while all ran
-	looks    float64
+	clock   events.Clock[time.Duration, func()]
+	server  server
+	jobs    []*job
+	arbiter *arbiter.Arbiter
+	learner *arbiter.Arbiter // of uncapped finish times, as the coordinators learn them, for every variant alike
+	learned [3]time.Duration // what it has committed, 0 until then
+	load    int              // tasks that the server carries whatever runs; 0: those that run
+	seen    []arbiter.Input
+	sum     [3]float64 // of the containers that each job held in the looks while all ran
+	looks   float64
 }
 
 // run runs a set-up to its end.
@@ -189,21 +188,39 @@ func run(s setup) (*engine, error) {
 }
 
 func (e *engine) over() bool {
-	return e.now > runMost || !slices.ContainsFunc(e.jobs, func(j *job) bool { return !j.ended() })
+	return e.now() > runMost || !slices.ContainsFunc(e.jobs, func(j *job) bool { return !j.ended() })
 }
 
-// play runs the jobs to their end. In a tick the server and the tasks proceed, shares arrive, and the job loop looks.
+// Ranks of what happens at one time: the server and the tasks proceed, shares arrive, the job loop looks.
+const (
+	rankTick uint8 = iota
+	rankShares
+	rankLoop
+)
+
+// every schedules something for whenever a period has passed.
+func (e *engine) every(period time.Duration, rank uint8, do func()) {
+	var again func()
+	again = func() {
+		do()
+		e.clock.Schedule(e.now()+period, rank, again)
+	}
+	e.clock.Schedule(e.now()+period, rank, again)
+}
+
+// now is the time of the run.
+func (e *engine) now() time.Duration { return e.clock.Now() }
+
+// play runs the jobs to their end.
 func (e *engine) play() {
+	e.every(tick, rankTick, e.step)
+	if !e.variant.uncapped || e.keeps {
+		e.every(loopEvery, rankLoop, e.loop)
+	}
 	for !e.over() {
-		e.now += tick
-		e.step()
-		if e.now == e.sharesAt {
-			for i, j := range e.jobs {
-				j.share = e.shares[i]
-			}
-		}
-		if (!e.variant.uncapped || e.keeps) && e.now%loopEvery == 0 {
-			e.loop()
+		at, _ := e.clock.Until() // ticks never end
+		for do, more := e.clock.Before(at); more; do, more = e.clock.Before(at) {
+			do()
 		}
 	}
 }
@@ -215,9 +232,9 @@ func (e *engine) step() {
 	for _, j := range e.jobs {
 		running += j.running()
 	}
-	speed := e.server.step(e.caps.at(e.now-tick, slices.Max(e.uncapped[:])), cmp.Or(e.load, running))
+	speed := e.server.step(e.caps.at(e.now()-tick, slices.Max(e.uncapped[:])), cmp.Or(e.load, running))
 	for _, j := range e.jobs {
-		j.work(e.now, speed*tick.Seconds())
+		j.work(e.now(), speed*tick.Seconds())
 	}
 }
 
@@ -254,15 +271,20 @@ func (e *engine) loop() {
 		return
 	}
 	e.variant.mistake.make(in.Jobs)
-	d := e.arbiter.Step(e.now, in)
+	d := e.arbiter.Step(e.now(), in)
 	if d.Changed {
-		e.shares, e.sharesAt = [3]int{}, e.now+applyLag
+		var shares [3]int
 		for i, s := range d.Shares {
 			if e.variant.mistake.swaps {
 				s.Containers = d.Shares[len(d.Shares)-1-i].Containers
 			}
-			e.shares[index(s.ID)] = s.Containers
+			shares[index(s.ID)] = s.Containers
 		}
+		e.clock.Schedule(e.now()+applyLag, rankShares, func() {
+			for i, j := range e.jobs {
+				j.share = shares[i]
+			}
+		})
 	}
 	if e.variant.mistake.neverStops {
 		return
@@ -286,7 +308,7 @@ func (e *engine) learn(in arbiter.Input) {
 		return
 	}
 	in.Settings = arbiter.Settings{Estimator: progress.Learned, Containers: containers.Fair}
-	for _, u := range e.learner.Step(e.now, in).Uncapped {
+	for _, u := range e.learner.Step(e.now(), in).Uncapped {
 		e.learned[index(u.ID)] = u.At
 	}
 	for i := range in.Jobs {
@@ -324,7 +346,7 @@ func (e *engine) gather() arbiter.Input {
 		}
 		x := arbiter.Job{
 			ID: id(i), Name: j.app.name, Tasks: len(j.Times), Done: j.Done, Running: j.running(), Pending: j.Pending(), Dropped: j.Dropped,
-			Work: j.Worked(), Phase: progress.Map, Reduced: 1 - j.reduce/j.app.reduce, Elapsed: e.now, Floor: e.floors[i], Stopped: j.stopped,
+			Work: j.Worked(), Phase: progress.Map, Reduced: 1 - j.reduce/j.app.reduce, Elapsed: e.now(), Floor: e.floors[i], Stopped: j.stopped,
 			Held: j.held(), Power: cmp.Or(e.server.cap, fullLoad), Full: fullLoad, Uncapped: e.learned[i],
 		}
 		if j.Over() {
@@ -337,7 +359,8 @@ func (e *engine) gather() arbiter.Input {
 
 // frozen is the run to its end with the cap, the containers and the load of this moment: a finish time foresees no changes.
 func (e *engine) frozen() *engine {
-	then := &engine{setup: e.setup, server: e.server, now: e.now}
+	then := &engine{setup: e.setup, server: e.server}
+	then.clock.Advance(e.now())
 	then.server.plant = e.server.plant.Clone()
 	then.caps, then.variant, then.keeps = caps{fixed: e.server.cap}, noCap(), false
 	for _, j := range e.jobs {

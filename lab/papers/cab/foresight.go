@@ -100,10 +100,10 @@ func (l *lessons) learn(e *engine) {
 // it has map tasks that have not begun. The filter models no reduce part: it is held against the end of the map part.
 func (f *foresight) look(e *engine, jobs []arbiter.Job) {
 	if f.cap != 0 && f.cap != e.server.cap {
-		f.stepped = e.now
+		f.stepped = e.now()
 	}
 	f.cap = e.server.cap
-	due := [2]bool{minute: e.now%truthEvery == 0, step: f.stepped > 0 && e.now-f.stepped < stepWindow}
+	due := [2]bool{minute: e.now()%truthEvery == 0, step: f.stepped > 0 && e.now()-f.stepped < stepWindow}
 	var then *engine
 	for i := range jobs {
 		j := &jobs[i]

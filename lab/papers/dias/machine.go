@@ -146,7 +146,9 @@ type outcome struct {
 type machine struct {
 	*trace
 	faults
-	at         time.Duration
+	clock      events.Clock[time.Duration, int]
+	events     [kinds]events.ID
+	at         time.Duration // of the event that happens
 	b          *buffers.Buffers
 	pot        *pot
 	come, left int // jobs that have arrived, and that have not ended
@@ -184,29 +186,47 @@ func simulate(t *trace, p policy, f faults) (*outcome, error) {
 	return &m.out, nil
 }
 
-// next lets the next event happen. Of those at one time the run ends first, then the pot is empty, a job arrives, and the
-// dispatcher's timer fires.
+// The kinds of events; of those at one time the run ends first, then the pot is empty, a job arrives, and the dispatcher's
+// timer fires.
+const (
+	runEnds = iota
+	potEmpty
+	jobArrives
+	timerFires
+	kinds
+)
+
+// next lets the next event happen.
 func (m *machine) next() {
 	never := events.Never[time.Duration]()
-	end, empty, arrives, timer := never, never, never, never
+	when := [kinds]time.Duration{never, never, never, never}
 	if m.run != nil {
-		end = m.run.work.Ends()
+		when[runEnds] = m.run.work.Ends()
 		if m.run.joules.Rate > 0 {
-			empty = m.run.joules.Ends()
+			when[potEmpty] = m.run.joules.Ends()
 		}
 	}
 	if m.come < len(m.jobs) {
-		arrives = m.jobs[m.come].at
+		when[jobArrives] = m.jobs[m.come].at
 	}
 	if at, ok := m.b.Next(); ok {
-		timer = at.Sub(epoch())
+		when[timerFires] = at.Sub(epoch())
 	}
-	switch m.at = max(m.at, min(end, empty, arrives, timer)); {
-	case end <= m.at:
+	for kind, at := range when {
+		m.events[kind] = m.clock.Schedule(at, uint8(kind), kind)
+	}
+	kind, _ := m.clock.Next() // jobs that have not ended arrive or end
+	for other, event := range m.events {
+		if other != kind {
+			m.clock.Cancel(event)
+		}
+	}
+	switch m.at = m.clock.Now(); kind {
+	case runEnds:
 		m.finish()
-	case empty <= m.at:
+	case potEmpty:
 		m.sprinted(0)
-	case arrives <= m.at:
+	case jobArrives:
 		m.add(m.come, m.at)
 		m.come++
 	}
