@@ -71,8 +71,7 @@ value, the value measured here, and a verdict:
   short    not even the ordering holds
   not_run  not measured by this command
 
-The exit code is 8 if any target is short. The ORACLE column shows the result if every variant had
-perfect information; it is not judged. The same seeds give the same bytes.
+The exit code is 8 if any target is short. The same seeds give the same bytes.
 
 --out writes targets.md, targets.svg and the tables that the page of the paper shows.`,
 		Example: "  powerlab paper cab\n  powerlab paper cab --seeds 5 --out cab-out\n  powerlab paper pigeon --traces traces -o json",

@@ -42,7 +42,7 @@ func TestOut(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"targets.svg": "D1",
-		"targets.md":  "| D3 | w |  |  |  |  | not_run | elsewhere |\n",
+		"targets.md":  "| D3 | w |  |  |  | not_run | elsewhere |\n",
 		"policies.md": "| ours |\n",
 	} {
 		if got := string(testkit.Need(os.ReadFile(filepath.Join(dir, name)))(t)); !strings.Contains(got, want) {

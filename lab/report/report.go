@@ -25,14 +25,14 @@ func (r *Report) Print(w io.Writer, out *cli.Output) error {
 	if out.IsJSON() {
 		return out.JSON(w, r)
 	}
-	return out.Table(w, []string{"TARGET", "WHAT", "PAPER", "GOT", "BOUNDS", "ORACLE", "VERDICT", "NOTE"}, r.rows())
+	return out.Table(w, []string{"TARGET", "WHAT", "PAPER", "GOT", "BOUNDS", "VERDICT", "NOTE"}, r.rows())
 }
 
 func (r *Report) rows() [][]string {
 	rows := make([][]string, 0, len(r.Targets))
 	for i := range r.Targets {
 		t := &r.Targets[i]
-		rows = append(rows, []string{t.ID, t.What, t.number(t.Paper), t.number(t.Got), t.bounds(), t.number(t.Oracle), string(t.Verdict), t.Note})
+		rows = append(rows, []string{t.ID, t.What, t.number(t.Paper), t.number(t.Got), t.bounds(), string(t.Verdict), t.Note})
 	}
 	return rows
 }
@@ -57,5 +57,5 @@ func (r *Report) Verdict() error {
 
 // table has the targets as a table of a page of docs.
 func (r *Report) table() [][]string {
-	return append([][]string{{"target", "quantity", "paper", "got", "bounds", "oracle", "verdict", "note"}}, r.rows()...)
+	return append([][]string{{"target", "quantity", "paper", "got", "bounds", "verdict", "note"}}, r.rows()...)
 }

@@ -29,9 +29,9 @@ func TestJSON(t *testing.T) {
 	var out bytes.Buffer
 	testkit.Check(t, cab().Print(&out, &cli.Output{Format: "json"}))
 	want := `{"paper":"cab","seed":7,"targets":[` +
-		`{"id":"D1/95","what":"runtime","unit":"%","paper":1.72,"got":1.7,"low":1.6,"high":1.8,"oracle":null,"met":true,"verdict":"met","note":"n"},` +
-		`{"id":"D6","what":"order","unit":"","paper":null,"got":null,"low":null,"high":null,"oracle":null,"met":false,"verdict":"short","note":"notmeasured"},` +
-		`{"id":"D9","what":"estimates","unit":"","paper":null,"got":null,"low":null,"high":null,"oracle":null,"met":null,"verdict":"not_run","note":"runit"}]}`
+		`{"id":"D1/95","what":"runtime","unit":"%","paper":1.72,"got":1.7,"low":1.6,"high":1.8,"met":true,"verdict":"met","note":"n"},` +
+		`{"id":"D6","what":"order","unit":"","paper":null,"got":null,"low":null,"high":null,"met":false,"verdict":"short","note":"notmeasured"},` +
+		`{"id":"D9","what":"estimates","unit":"","paper":null,"got":null,"low":null,"high":null,"met":null,"verdict":"not_run","note":"runit"}]}`
 	if got := strings.Join(strings.Fields(out.String()), ""); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
@@ -42,9 +42,9 @@ func TestTable(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	testkit.Check(t, cab().Print(&out, &cli.Output{NoHeaders: true}))
-	want := "D1/95  runtime    1.72 %  1.70 %  1.60 to 1.80  -  met      n\n" +
-		"D6     order      -       -       -             -  short    not measured\n" +
-		"D9     estimates  -       -       -             -  not_run  run it\n"
+	want := "D1/95  runtime    1.72 %  1.70 %  1.60 to 1.80  met      n\n" +
+		"D6     order      -       -       -             short    not measured\n" +
+		"D9     estimates  -       -       -             not_run  run it\n"
 	if out.String() != want {
 		t.Errorf("%q", out.String())
 	}

@@ -13,7 +13,7 @@ type Target struct {
 	// ID is the target's, with what it is for behind a slash: "D1/95".
 	ID   string `json:"id"`
 	What string `json:"what"`
-	// Unit of Paper, Got, Low, High and Oracle; empty for plain ratios.
+	// Unit of Paper, Got, Low and High; empty for plain ratios.
 	Unit string `json:"unit"`
 	// Paper is the paper's own number; absent if the paper gives an ordering only.
 	Paper *float64 `json:"paper"`
@@ -21,9 +21,6 @@ type Target struct {
 	Got  *float64 `json:"got"`
 	Low  *float64 `json:"low"`
 	High *float64 `json:"high"`
-	// Oracle is the result with perfect information. It is shown and never judged; nil if no such
-	// run was made.
-	Oracle *float64 `json:"oracle"`
 	// Met is filled in when the report is printed: the paper's number or at least its ordering was
 	// reproduced; nil if the experiment was not made.
 	Met     *bool   `json:"met"`
@@ -89,14 +86,6 @@ func From(number float64, tolerance Range, t Target) Target {
 		}
 	}
 	t.Note = strings.TrimPrefix(t.Note+"; "+rule, "; ")
-	return t
-}
-
-// WithOracle adds the result with perfect information.
-func WithOracle(got Stat, t Target) Target {
-	if got.Known {
-		t.Oracle = &got.Mean
-	}
 	return t
 }
 
