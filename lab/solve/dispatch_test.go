@@ -72,7 +72,7 @@ func TestCommandRefuses(t *testing.T) {
 		"cap speed":            {write(t, trace, `,"caps":[{"at_s":2,"group":0,"speed":0}]`), "caps[0].speed is 0: must be above 0"},
 		"cap of all":           {write(t, trace, `,"caps":[{"at_s":2,"group":0,"usable":1}]`), "its long tasks would never run"},
 		"fan-out 0":            {write(t, "0 1 1 1\n1 0 1\n", ""), "trace.txt:2: number of tasks is \"0\": must be from 1"},
-		"negative time":        {write(t, "0 1 1 -1\n", ""), "trace.txt:1: time of task 1 is -1: must be from 0"},
+		"negative time":        {write(t, "0 1 1 -1\n", ""), `trace.txt:1: time of task 1 is "-1": must be from 0`},
 		"times missing":        {write(t, "0 2 1 1\n", ""), "trace.txt:1: 2 tasks, but the times of 1"},
 		"arrivals unsorted":    {write(t, "5 1 1 1\n4 1 1 1\n", `,"load":0.5`), "trace.txt:2: arrival 4 is before 5"},
 		"empty trace":          {write(t, "", ""), "trace.txt:1: file is empty"},

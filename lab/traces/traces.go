@@ -64,6 +64,9 @@ func Open(dir, name string) (*File, error) {
 
 // CheckDir reports what is wrong with a folder: it has none of the traces, or is none.
 func CheckDir(dir string) error {
+	if _, err := os.Stat(dir); err != nil {
+		return err
+	}
 	paths := slices.Sorted(maps.Values(layout()))
 	for _, path := range paths {
 		if _, err := os.Stat(filepath.Join(dir, filepath.FromSlash(path))); !errors.Is(err, fs.ErrNotExist) {
