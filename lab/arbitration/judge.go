@@ -41,7 +41,11 @@ func judgedFigures() []figure {
 type Standing string
 
 // The standings.
-const Ahead, Level, Behind Standing = "ahead", "level", "behind"
+const (
+	Ahead  Standing = "ahead"
+	Level  Standing = "level"
+	Behind Standing = "behind"
+)
 
 // Judged is one figure of a baseline against the member of our family at its cost.
 type Judged struct {

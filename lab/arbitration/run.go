@@ -39,7 +39,7 @@ type run struct {
 	live    []*job // that have come and not ended
 	dirty   bool   // the plan must be made again
 
-	pot, potMost, refill float64 // J, J, W
+	pot, potMost, refill float64 // what is left and the most, J, and W
 	sprint               *sprint
 	spent, energy        float64 // J
 	sprints, holds       int

@@ -120,8 +120,8 @@ func (n *etcdNode) run(ctx context.Context, wait time.Duration, took func(time.D
 		}
 		if tick = max(0, beat-time.Since(began)); err != nil {
 			cancel()
-			_ = n.begin(ctx) // the next exchange fails if this does
-			inner, cancel = context.WithCancel(ctx)
+			_ = n.begin(ctx)                        // the next exchange fails if this does
+			inner, cancel = context.WithCancel(ctx) //nolint:fatcontext // of ctx, not of the one before
 			stream, err = n.leases.LeaseKeepAlive(inner)
 		}
 	}

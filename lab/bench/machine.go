@@ -76,7 +76,7 @@ func (c *calibration) run() {
 	}
 }
 
-func (c calibration) noise() Noise {
-	low, mid, high := slices.Min(c), quantile(c, 0.5), slices.Max(c)
-	return Noise{Runs: len(c), Min: low, Median: mid, Max: high, Spread: 100 * (high - low) / mid}
+func (c *calibration) noise() Noise {
+	low, mid, high := slices.Min(*c), quantile(*c, 0.5), slices.Max(*c)
+	return Noise{Runs: len(*c), Min: low, Median: mid, Max: high, Spread: 100 * (high - low) / mid}
 }

@@ -297,10 +297,10 @@ func saveAs(w io.Writer, wide, high vg.Length, plots []*Plot) error {
 	left := draw.Crop(c, vg.Points(4), -beside-vg.Points(4), vg.Points(4), -vg.Points(4))
 	tiles := draw.Tiles{Rows: len(plots), Cols: 1, PadY: vg.Points(6)}
 	for i, row := range plot.Align(column, tiles, left) {
-		plots[i].Draw(row[0])
+		plots[i].Draw(row[0]) //nolint:gosec // Align keeps the rows
 		names := draw.Crop(c, c.Max.X-c.Min.X-beside+vg.Points(4), 0, 0, 0)
 		names.Min.Y, names.Max.Y = row[0].Min.Y, row[0].Max.Y-vg.Points(16)
-		plots[i].names.Draw(names)
+		plots[i].names.Draw(names) //nolint:gosec // the same
 	}
 	_, err := canvas.WriteTo(w)
 	return err

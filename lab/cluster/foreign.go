@@ -81,8 +81,8 @@ func Fetch(ctx context.Context, dir string, fill func(part string) error) error 
 
 // Step runs a command of a Fetch. Its error has the first line of what it printed that reports one.
 func Step(ctx context.Context, argv ...string) error {
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // callers name it
-	cmd.WaitDelay = time.Second                           // what it started may hold the pipe
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.WaitDelay = time.Second // what it started may hold the pipe
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		return nil

@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -26,7 +27,7 @@ func ServeTests(in io.Reader, out io.Writer) error {
 		return fmt.Errorf("emulator: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	l, err := net.Listen("unix", filepath.Join(dir, "s"))
+	l, err := new(net.ListenConfig).Listen(context.Background(), "unix", filepath.Join(dir, "s"))
 	if err != nil {
 		return fmt.Errorf("emulator: %w", err)
 	}

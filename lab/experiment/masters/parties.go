@@ -71,7 +71,7 @@ type parties struct {
 
 	began time.Time
 	// alive ends with the first error that breaks the system, which fail takes, or with close.
-	alive   context.Context
+	alive   context.Context //nolint:containedctx // the life of the system, which many goroutines watch
 	fail    context.CancelCauseFunc
 	running sync.WaitGroup
 

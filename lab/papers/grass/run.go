@@ -212,10 +212,10 @@ func (r *run) see(free []int) {
 	v.Slots, v.Width, v.Utilisation = len(free), r.spec.width, r.spec.utilisation
 	v.Bound = speculation.Bound{ByDeadline: r.promise.left > 0, Left: max(0, seconds(r.promise.left-r.m.Now())), Error: r.promise.err}
 	v.Report, v.Accuracy, v.Speeds = seconds(lookEvery*median()), r.accuracy(), nil
-	switch r.variant.policy {
-	case speculation.LATE:
+	if r.variant.policy == speculation.LATE {
 		v.Slow = r.slow(free)
-	case speculation.Mantri:
+	}
+	if r.variant.policy == speculation.Mantri {
 		v.Restarts, v.Durations = true, r.own.Ratios()
 	}
 	if bool(r.caps) && r.knowsCaps() {

@@ -341,8 +341,8 @@ type off float64
 func (o *off) add(got, want float64) { *o = max(*o, off(math.Abs(got-want))) }
 
 // target is a target of the table's cells. They have eight digits, so a form may be 10 units of 1e-8 away.
-func (o off) target(id, what string) report.Target {
-	return report.From(0, report.AtMost(10), report.Judge(id, what+": greatest difference from the table", "1e-8", report.Once(float64(o)*1e8), o < 1e-2, ""))
+func (o *off) target(id, what string) report.Target {
+	return report.From(0, report.AtMost(10), report.Judge(id, what+": greatest difference from the table", "1e-8", report.Once(float64(*o)*1e8), *o < 1e-2, ""))
 }
 
 // targets are G2: the closed forms against the tables.
@@ -355,7 +355,7 @@ func (x forms) targets() []report.Target {
 			for k, fanout := range []int{50, 100} {
 				p := x.predict(cluster{workers, fanout, load, mean})
 				task.add(p.taskZero, row[1+i])
-				same.add(p.zeroSame, row[3+2*k+i])
+				same.add(p.zeroSame, row[3+2*k+i]) //nolint:gosec // a row has nine cells
 				if i == 0 {
 					sparrow.add(x.sparrow(load, fanout), row[7+k])
 				}

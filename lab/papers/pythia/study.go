@@ -219,10 +219,10 @@ func (d *demand) add(at float64, tasks int, length float64) {
 }
 
 // peak is the most at once; what ends at a time has left what begins then.
-func (d demand) peak() (most int) {
-	slices.SortFunc(d, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
+func (d *demand) peak() (most int) {
+	slices.SortFunc(*d, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
 	now := 0
-	for _, c := range d {
+	for _, c := range *d {
 		now += c.by
 		most = max(most, now)
 	}
