@@ -102,13 +102,13 @@ type child struct {
 
 // startProgram starts the lab's program, or returns errNoLab.
 func startProgram() (*child, error) {
-	work, err := exec.Command("go", "env", "GOWORK").Output()
+	work, err := exec.Command("go", "env", "GOWORK").Output() //nolint:noctx // it ends by itself
 	if at := strings.TrimSpace(string(work)); err != nil || at == "" || at == "off" {
 		return nil, errNoLab
 	} else if _, err := os.Stat(filepath.Join(filepath.Dir(at), "lab/go.mod")); err != nil {
 		return nil, errNoLab
 	}
-	c := exec.Command("go", "run", "headroom/lab/cmd/machine")
+	c := exec.Command("go", "run", "headroom/lab/cmd/machine") //nolint:noctx // it ends with its input
 	c.Stderr = os.Stderr
 	input, err := c.StdinPipe()
 	if err != nil {

@@ -355,9 +355,9 @@ func (x forms) targets() []report.Target {
 			for k, fanout := range []int{50, 100} {
 				p := x.predict(cluster{workers, fanout, load, mean})
 				task.add(p.taskZero, row[1+i])
-				same.add(p.zeroSame, row[3+2*k+i]) //nolint:gosec // a row has nine cells
+				same.add(p.zeroSame, row[3+2*k+i])
 				if i == 0 {
-					sparrow.add(x.sparrow(load, fanout), row[7+k])
+					sparrow.add(x.sparrow(load, fanout), row[7+k]) //nolint:gosec // a row has nine cells
 				}
 			}
 		}
@@ -367,7 +367,7 @@ func (x forms) targets() []report.Target {
 			row, p := waitTable()[workers], x.predict(cluster{workers, 100, load, mean})
 			// The table has microseconds with three digits: as parts of T_e, eight.
 			wait.add(p.wait/mean, row[i]/mean)
-			varied.add(p.zeroVaried, row[4+i])
+			varied.add(p.zeroVaried, row[4+i]) //nolint:gosec // a row has eight cells
 		}
 	}
 	return []report.Target{
