@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -60,7 +59,7 @@ type Node struct {
 	sinceView time.Duration
 	marks     []mark // at every view of the last second, oldest first
 	view      atomic.Pointer[View]
-	file      *os.File // run/plant.json
+	file      *viewFile // run/plant.json
 }
 
 // mark is a reading of the wall energy, for the mean over a second.
@@ -74,8 +73,6 @@ const (
 	viewEvery = 100 * time.Millisecond
 	// viewSpan is what wall_1s_w is the mean over.
 	viewSpan = time.Second
-	// viewSize is the constant size of run/plant.json: it is written at once and never shorter.
-	viewSize = 512
 )
 
 // NewNode boots an emulated node of the default shape, made of spec, in the folder
@@ -113,9 +110,7 @@ func (n *Node) attach(shape kernel.Shape, mount bool) (err error) {
 	if n.root, err = os.OpenRoot(n.RootDir()); err != nil {
 		return err
 	}
-	view := filepath.Join(n.dir, "run", "plant.json")
-	_ = os.Remove(view) // perhaps still read by a process that has the old one open
-	if n.file, err = os.OpenFile(view, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644); err != nil {
+	if n.file, err = openView(filepath.Join(n.dir, "run", "plant.json")); err != nil {
 		return err
 	}
 	id, err := identify(n.root)
@@ -187,7 +182,7 @@ func (n *Node) observe() error {
 	n.view.Store(v)
 	text, err := json.Marshal(v)
 	if err == nil {
-		_, err = fmt.Fprintf(io.NewOffsetWriter(n.file, 0), "%-*s\n", viewSize-1, text)
+		err = n.file.put(text)
 	}
 	return errors.Join(slower, err)
 }
