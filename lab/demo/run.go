@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"headroom/internal/cli"
 	"headroom/internal/pause"
 	"headroom/lab/cluster"
@@ -61,6 +63,9 @@ func run(ctx context.Context, opts options, out, progress io.Writer) (err error)
 	}
 	note := func(format string, args ...any) { cli.Notef(progress, format, args...) }
 	d.lab, err = harness.Start(ctx, &experiment.Run{Dir: opts.out, Bin: opts.bin, Seed: opts.seed, Note: note}, d.setup)
+	if errors.Is(err, unix.ENOSPC) {
+		return cli.Failed("free some space, or use a folder on another disk with --out", "%w", err)
+	}
 	if err != nil {
 		return err
 	}
