@@ -187,8 +187,7 @@ func (c *controller) write(covered bool, now time.Duration) error {
 		return failed
 	}
 	drifted := len(f.Drifted()) > 0
-	over := c.mayWriteOver(now, f.RewroteAt)
-	if drifted && !over || !f.Due(over) {
+	if over := c.mayWriteOver(now, f.RewroteAt); drifted && !over || !f.Due(over) {
 		return failed
 	}
 	if drifted {

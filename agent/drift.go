@@ -42,13 +42,11 @@ type driftWatch struct {
 type rivals struct {
 	units []string // active, according to systemd
 	words string   // the same, with what they write
-	asked bool     // systemd could be asked
 }
 
 // rivalsFound handles the active units that systemd reports.
 func (d *driftWatch) rivalsFound(found []systemd.Unit, err error) {
 	r := &d.rivals
-	r.asked = err == nil
 	if err != nil {
 		d.log.Debug("scan for other writers failed", slog.Any("error", err))
 		return

@@ -79,8 +79,7 @@ func (x *exchange) refusedBy(why error) error {
 	if connect.CodeOf(why) != connect.CodeAlreadyExists {
 		return nil
 	}
-	first := (x.records.Own || x.control.mode == observing) && x.fresh && !x.lease.EverHeld()
-	if !first || x.control.stopping {
+	if first := (x.records.Own || x.control.mode == observing) && x.fresh && !x.lease.EverHeld(); !first || x.control.stopping {
 		x.health.Fail(true, "name-taken",
 			"node refused by the coordinator: "+why.Error(),
 			"two machines use the same name; change node: in powerd.yaml on one of them")

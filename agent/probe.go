@@ -9,6 +9,7 @@ import (
 	"headroom/agent/statedir"
 	"headroom/capping"
 	"headroom/internal/cli"
+	"headroom/internal/each"
 	"headroom/rapl"
 )
 
@@ -37,11 +38,7 @@ func Probe(stateDir string, zones []*rapl.Zone) error {
 	if j, err := originals.Load(d); err != nil || j != nil {
 		return notProbed("limits saved by an earlier powerd are not restored yet", "run powerd limit restore first", err)
 	}
-	var errs []error
-	for _, z := range zones {
-		errs = append(errs, probeOne(d, z))
-	}
-	return errors.Join(errs...)
+	return errors.Join(each.Of(zones, func(z *rapl.Zone) error { return probeOne(d, z) })...)
 }
 
 func notProbed(why, hint string, err error) error {

@@ -120,13 +120,12 @@ func TestSlicesGiveWayBelowTheLowestFrequency(t *testing.T) {
 	cfg.Bandwidth.Slices = []string{"batch.slice"}
 	n, bus := l.loopRemote(t, cfg)
 	waitFor(t, "the slice is found", func() bool { n.turnRemote(); return n.slices.info().State == capping.RungReady })
-	n.machine.Freq.Actions.Rail = capping.AtFloor
-	for range 8 {
-		n.meter.Mean.Add(capping.Reading{Power: 150 * units.Watt, Known: true}, period)
-	}
 	waitFor(t, "the slice is bounded", func() bool {
 		n.turnRemote()
 		n.machine.Freq.Actions.Rail = capping.AtFloor
+		for range 8 { // at each turn, since a turn adds what the node draws
+			n.meter.Mean.Add(capping.Reading{Power: 150 * units.Watt, Known: true}, period)
+		}
 		n.slices.step()
 		return bus.quota("batch.slice") != math.MaxUint64
 	})

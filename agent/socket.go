@@ -120,10 +120,7 @@ func (f agentService) SetLocalLimit(ctx context.Context, req *connect.Request[he
 		p, err := f.n.locals.setCap(units.Power(req.Msg.GetCapUw()), length, req.Msg.GetChange())
 		answer <- reply[units.Power]{p, err}
 	})
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&headroomv1.SetLocalLimitResponse{CapUw: int64(now)}), nil
+	return rpc.Respond(&headroomv1.SetLocalLimitResponse{CapUw: int64(now)}, err)
 }
 
 // ClearLocalLimit removes the local limit.
@@ -133,10 +130,7 @@ func (f agentService) ClearLocalLimit(ctx context.Context, req *connect.Request[
 	was, err := onLoop(ctx, f.n, func(_ context.Context, answer chan<- reply[bool]) {
 		answer <- reply[bool]{value: f.n.locals.clearCap(req.Msg.GetChange())}
 	})
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&headroomv1.ClearLocalLimitResponse{WasSet: was}), nil
+	return rpc.Respond(&headroomv1.ClearLocalLimitResponse{WasSet: was}, err)
 }
 
 // SetLocalCeiling sets a frequency ceiling for a limited time; 0 removes it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"syscall"
 	"time"
 
@@ -161,12 +162,7 @@ func (t *tally) ceilingsWritten(f *machine.Frequency, err error) {
 // reasonOf is why a write did not hold, as metrics count it.
 func reasonOf(err error) metrics.Reason {
 	is := func(any ...error) bool {
-		for _, one := range any {
-			if errors.Is(err, one) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(any, func(one error) bool { return errors.Is(err, one) })
 	}
 	var locked *rapl.LockedError
 	var untouched *systemd.RefusedError

@@ -16,6 +16,7 @@ import (
 	"headroom/agent/records"
 	"headroom/agent/remote"
 	"headroom/dvfs"
+	"headroom/internal/each"
 	"headroom/rapl/sysfs"
 )
 
@@ -177,10 +178,7 @@ func (t *tuner) followPolicies() {
 // controls returns the files that may be written. Turbo includes the ceilings, because the
 // switch changes their values with some drivers.
 func (t *tuner) controls() []originals.Control {
-	var all []originals.Control
-	for _, k := range t.knobs {
-		all = append(all, k.Control)
-	}
+	all := each.Of(t.knobs, func(k *knob) originals.Control { return k.Control })
 	if t.turbo != nil && t.freq != nil && t.freq.Ceilings != nil {
 		all = append(all, t.freq.Controls()...)
 	}
@@ -336,8 +334,7 @@ func (t *tuner) putBack(k *knob) {
 	if i < 0 || wrote == t.records.Journal.Controls[i].Found() {
 		return
 	}
-	patience := originals.SettleAll
-	t.back = append(t.back, t.records.PutBackOne(t.records.Journal.Controls[i], t.remote.PutBack(), &patience))
+	t.back = append(t.back, t.records.PutBackOne(t.records.Journal.Controls[i], t.remote.PutBack(), new(originals.SettleAll)))
 	_ = k.look() // as above
 }
 
@@ -417,11 +414,7 @@ func (t *tuner) forget() {
 }
 
 func (t *tuner) close() error {
-	var errs []error
-	for _, h := range t.hands {
-		errs = append(errs, h.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(each.Of(t.hands, io.Closer.Close)...)
 }
 
 // distinct returns all, plus those of more that it lacks.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"headroom/internal/cli"
+	"headroom/internal/each"
 )
 
 // keyServer is where the stable store keeps the id of the server it belongs to.
@@ -238,11 +239,7 @@ func mostMoved(a, b raft.Configuration) bool {
 // recoverFlags are the flags of coordinator member recover for these servers. Their RPC
 // addresses are not known here.
 func recoverFlags(servers []Server) []string {
-	out := make([]string, len(servers))
-	for i, s := range servers {
-		out[i] = fmt.Sprintf("--server %s=RPC,%s", s.ID, s.Address)
-	}
-	return out
+	return each.List(servers, func(s Server) string { return fmt.Sprintf("--server %s=RPC,%s", s.ID, s.Address) })
 }
 
 // loggedServers are the servers of the group as the log has them.
@@ -260,10 +257,7 @@ func loggedServers(rc *raft.Config, stores *Stores) (raft.Configuration, error) 
 
 // listServers is the list in words, sorted by id.
 func listServers(c raft.Configuration) string {
-	names := make([]string, 0, len(c.Servers))
-	for _, s := range c.Servers {
-		names = append(names, string(s.ID)+"="+string(s.Address))
-	}
+	names := each.List(c.Servers, func(s raft.Server) string { return string(s.ID) + "=" + string(s.Address) })
 	slices.Sort(names)
 	return strings.Join(names, ", ")
 }

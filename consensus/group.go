@@ -132,8 +132,7 @@ func (g *Group) becomeLeader() {
 // catchUp publishes the leadership once every earlier committed entry is applied here.
 func (g *Group) catchUp(r *leaderTerm) {
 	for {
-		err := g.await(context.Background(), func() error { return g.raft.Barrier(0).Error() })
-		if err == nil {
+		if err := g.await(context.Background(), func() error { return g.raft.Barrier(0).Error() }); err == nil {
 			break
 		}
 		// The barrier fails while a transfer is in progress; the transfer may not succeed.

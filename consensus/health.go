@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"headroom/internal/each"
 )
 
 // Health is how one server does, as its leader sees it.
@@ -41,10 +43,7 @@ func (g *Group) Health() ([]Health, error) {
 func (g *Group) look(r *leaderTerm) ([]Health, time.Time) {
 	now, last := time.Now(), g.raft.LastIndex()
 	members := g.Members()
-	out := make([]Health, 0, len(members))
-	for _, m := range members {
-		out = append(out, judge(m, last, r.began, now))
-	}
+	out := each.List(members, func(m Member) Health { return judge(m, last, r.began, now) })
 	return out, now
 }
 
@@ -128,8 +127,7 @@ func (g *Group) Disk() Disk {
 	d := Disk{Slowest: g.guard.pace.slowest(time.Now()), Deadline: g.cfg.WriteDeadline}
 	var fs unix.Statfs_t
 	if g.cfg.Dir != "" && unix.Statfs(g.cfg.Dir, &fs) == nil {
-		free := fs.Bavail * uint64(fs.Bsize)
-		d.Free = &free
+		d.Free = new(fs.Bavail * uint64(fs.Bsize))
 	}
 	return d
 }

@@ -186,8 +186,7 @@ func withLog(cfg Config, do func(*raft.Config, *Stores) error) error {
 		return err
 	}
 	err = caught(func() error {
-		exists, err := raft.HasExistingState(stores.Log, stores.Stable, stores.Snapshots)
-		if err != nil || !exists {
+		if exists, err := raft.HasExistingState(stores.Log, stores.Stable, stores.Snapshots); err != nil || !exists {
 			return noState(cfg.Dir, err)
 		}
 		if err := own(cfg, stores); err != nil {

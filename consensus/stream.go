@@ -71,8 +71,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	if err != nil || c.of.keeper == nil {
 		return n, err
 	}
-	at, was := time.Now().UnixNano(), c.looked.Load()
-	if at-was < int64(lookEvery) || !c.looked.CompareAndSwap(was, at) {
+	if at, was := time.Now().UnixNano(), c.looked.Load(); at-was < int64(lookEvery) || !c.looked.CompareAndSwap(was, at) {
 		return n, nil
 	}
 	if secured, ok := c.Conn.(*tls.Conn); ok {

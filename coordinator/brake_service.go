@@ -100,18 +100,13 @@ func (b brakeService) GetBrake(ctx context.Context, r *connect.Request[headroomv
 	if known.Generation > 0 {
 		out.Gossip.AtUs = known.At.UnixMicro()
 	}
-	var err error
-	out.Meta, err = b.requests.read(ctx, r.Msg.GetStale(), func(s *ledger.State, k *leading.Known) {
+	return filled(ctx, b.requests, r.Msg.GetStale(), out, &out.Meta, func(s *ledger.State, k *leading.Known) {
 		out.Log = &headroomv1.BrakeRecord{Generation: s.Brake.Set, Actor: s.Brake.By, Reason: s.Brake.Reason, AtUs: s.Brake.At}
 		out.Lifted = s.Brake.Lifted
 		if k != nil {
 			out.Nodes, out.Behind = k.Heard().BrakeStored(s, max(s.Brake.Set, known.Generation))
 		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(out), nil
 }
 
 // errTold is returned for a generation that no node reports.
@@ -120,32 +115,24 @@ var errTold = errors.New("no connected node reports this generation without a pr
 // SkipBrake implements headroomv1connect.BrakeServiceHandler. A brake that was heard
 // is committed first: one that is signed is never passed over.
 func (b brakeService) SkipBrake(ctx context.Context, r *connect.Request[headroomv1.SkipBrakeRequest]) (*connect.Response[headroomv1.ChangeResponse], error) {
-	out, err := b.requests.tried(ctx, r.Msg, r.Msg.GetDryRun(), func(v leader.View, c *ledger.Command) error {
+	return rpc.Respond(b.requests.tried(ctx, r.Msg, r.Msg.GetDryRun(), func(v leader.View, c *ledger.Command) error {
 		if g := r.Msg.GetGeneration(); g > v.State.Brake.Set && !b.brakes.Tells(g) {
 			return rpc.Refuse(connect.CodeFailedPrecondition, "not-told", cli.ExitRefused, fmt.Sprintf("generation %d: %v", g, errTold),
 				"coordinator alarm list shows the node and the generation that it reports")
 		}
 		c.SkipBrake = &ledger.SkipBrake{Generation: r.Msg.GetGeneration()}
 		return nil
-	}, conflict("a brake that somebody has set is lifted: coordinator brake show, coordinator brake lift"))
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(out), nil
+	}, conflict("a brake that somebody has set is lifted: coordinator brake show, coordinator brake lift")))
 }
 
 // LiftBrake implements headroomv1connect.BrakeServiceHandler. A brake that was
 // heard and is not in the log yet is committed first, so that nobody lifts what
 // they have not seen.
 func (b brakeService) LiftBrake(ctx context.Context, r *connect.Request[headroomv1.LiftBrakeRequest]) (*connect.Response[headroomv1.ChangeResponse], error) {
-	out, err := b.requests.tried(ctx, r.Msg, r.Msg.GetDryRun(), func(_ leader.View, c *ledger.Command) error {
+	return rpc.Respond(b.requests.tried(ctx, r.Msg, r.Msg.GetDryRun(), func(_ leader.View, c *ledger.Command) error {
 		c.LiftBrake = &ledger.LiftBrake{Generation: r.Msg.GetGeneration()}
 		return nil
-	}, conflict("coordinator brake show shows the brake in force, who set it and why"))
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(out), nil
+	}, conflict("coordinator brake show shows the brake in force, who set it and why")))
 }
 
 // conflict returns the refusal of a brake change after another change.

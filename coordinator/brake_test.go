@@ -21,6 +21,7 @@ import (
 	"headroom/gossip/brake"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/internal/testkit"
 	"headroom/internal/testkit/network"
 	"headroom/units"
 )
@@ -349,6 +350,7 @@ func TestBrakeReachesNodesWithoutGossip(t *testing.T) {
 // the leader commits it before it grants anything, and passes it on. A node that
 // only claims one is not believed, and an alarm says so.
 func TestBrakeTellsItselfByHeartbeat(t *testing.T) {
+	testkit.Unraced(t)
 	bubble(t, func(t *testing.T) {
 		c, h := braked(t, 4)
 		s, err := h.private.Sign(brake.Message{Generation: 7, Actor: "a server that burned", Reason: "fire"})
@@ -388,6 +390,7 @@ func (c *cluster) alarms() []*headroomv1.Alarm {
 // After the lift a replay brakes nobody: no node that was there, none that comes
 // later, and no server; and what the gossip's key alone can make does not either.
 func TestReplayAfterTheLift(t *testing.T) {
+	testkit.Unraced(t)
 	bubble(t, func(t *testing.T) {
 		c, h := braked(t, 4)
 		setBrake(t, c.leader().server, "drill")
@@ -432,6 +435,7 @@ func TestReplayAfterTheLift(t *testing.T) {
 // A server that has forgotten every brake sets one that the members take for old:
 // it is told so and sets it anew above theirs, by itself.
 func TestBrakeOfAForgetfulServer(t *testing.T) {
+	testkit.Unraced(t)
 	bubble(t, func(t *testing.T) {
 		c, h := braked(t, 3)
 		for range 3 {
@@ -469,6 +473,7 @@ func TestBrakeOfAForgetfulServer(t *testing.T) {
 // Nothing raises while the brake is set: no release, no admission, no sprint; and
 // a server without key or gossip says so instead of braking nobody.
 func TestBrakeRefusals(t *testing.T) {
+	testkit.Unraced(t)
 	bubble(t, func(t *testing.T) {
 		c, h := braked(t, 2)
 		l := c.leader()
@@ -502,6 +507,7 @@ func TestBrakeRefusals(t *testing.T) {
 
 // A brake is lifted by generation: the entry in the log says who and why.
 func TestLiftIsInTheAuditLog(t *testing.T) {
+	testkit.Unraced(t)
 	bubble(t, func(t *testing.T) {
 		c, _ := braked(t, 1)
 		setBrake(t, c.leader().server, "fire")

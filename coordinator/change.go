@@ -18,6 +18,7 @@ import (
 	"headroom/coordinator/leading"
 	"headroom/coordinator/view"
 	"headroom/internal/cli"
+	"headroom/internal/rpc"
 	"headroom/ledger"
 	"headroom/ledger/leader"
 	"headroom/units"
@@ -29,11 +30,7 @@ func (c clusterService) Change(ctx context.Context, r *connect.Request[headroomv
 	if err := mayChange(ctx, r.Msg); err != nil {
 		return nil, err
 	}
-	out, err := c.operate(ctx, r.Msg)
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(out), nil
+	return rpc.Respond(c.operate(ctx, r.Msg))
 }
 
 // mayChange refuses changes that need an administrator: a caller who can create tokens can get every role.
@@ -186,12 +183,10 @@ func domainSetting(x *headroomv1.SetDomain) *ledger.SetDomain {
 		Margin: x.Margin, RatedMax: power(x.RatedMaxUw),
 	}
 	if x.BootNodes != nil {
-		n := int(x.GetBootNodes())
-		out.BootNodes = &n
+		out.BootNodes = new(int(x.GetBootNodes()))
 	}
 	if x.LostCharge != nil {
-		l := ledger.LostCharge(x.GetLostCharge())
-		out.LostCharge = &l
+		out.LostCharge = new(ledger.LostCharge(x.GetLostCharge()))
 	}
 	return out
 }
@@ -245,8 +240,7 @@ func orPower(uw *int64, otherwise *units.Power) *units.Power {
 	if uw == nil {
 		return otherwise
 	}
-	p := units.Power(*uw)
-	return &p
+	return new(units.Power(*uw))
 }
 
 // sprintGrant returns a sprint on every named node, up to the requested cap or to

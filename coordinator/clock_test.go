@@ -141,6 +141,7 @@ func TestWrongClocks(t *testing.T) {
 // A voter that does not answer agrees with nobody: two wrong clocks of five voters raise
 // nothing while two others are silent, though they are most of those who answer.
 func TestSilentVotersAgreeWithNobody(t *testing.T) {
+	testkit.Unraced(t)
 	bubble(t, func(t *testing.T) {
 		c, off := clockedGroup(t, "c1", "c2", "c3", "c4", "c5")
 		leader := c.leader().cfg.ID

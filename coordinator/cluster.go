@@ -80,10 +80,7 @@ func (c clusterService) ListDomains(ctx context.Context, r *connect.Request[head
 	if err == nil && r.Msg.GetDomain() != "" && len(out.Domains) == 0 {
 		err = unknownDomain(r.Msg.GetDomain())
 	}
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(out), nil
+	return rpc.Respond(out, err)
 }
 
 // above reports whether a domain is a node's domain or an ancestor of it.
@@ -121,10 +118,7 @@ func (c clusterService) ListNodes(ctx context.Context, r *connect.Request[headro
 		err = rpc.Refuse(connect.CodeNotFound, "unknown-node", cli.ExitUsage, fmt.Sprintf("node %q: unknown node", r.Msg.GetNode()),
 			"coordinator node list lists the nodes")
 	}
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(out), nil
+	return rpc.Respond(out, err)
 }
 
 // ListEvents implements headroomv1connect.ClusterServiceHandler.
@@ -169,11 +163,7 @@ func (c clusterService) ListMembers(ctx context.Context, r *connect.Request[head
 // SetBudget implements headroomv1connect.ClusterServiceHandler. Lowers are in
 // the same entry as the budget and go out as soon as it has committed.
 func (c clusterService) SetBudget(ctx context.Context, r *connect.Request[headroomv1.SetBudgetRequest]) (*connect.Response[headroomv1.SetBudgetResponse], error) {
-	out, err := c.setBudget(ctx, r.Msg, nil)
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(out), nil
+	return rpc.Respond(c.setBudget(ctx, r.Msg, nil))
 }
 
 // setBudget changes a budget; first, if not nil, completes the request from the present state.
@@ -296,8 +286,7 @@ func confirmationMessages(nodes []leader.Awaited) []*headroomv1.Confirmation {
 	for _, a := range nodes {
 		m := &headroomv1.Confirmation{Node: a.Node}
 		if a.After > 0 {
-			ms := float64(a.After) / float64(time.Millisecond)
-			m.AfterMs = &ms
+			m.AfterMs = new(float64(a.After) / float64(time.Millisecond))
 		}
 		out = append(out, m)
 	}

@@ -15,6 +15,7 @@ import (
 	"headroom/coordinator/traces"
 	"headroom/internal/cli"
 	"headroom/internal/config"
+	"headroom/internal/each"
 	"headroom/internal/secure"
 	"headroom/ledger"
 	"headroom/units"
@@ -316,11 +317,7 @@ func (c Config) founding() []ledger.Domain {
 }
 
 func (c Config) peers() []consensus.Server {
-	out := make([]consensus.Server, 0, len(c.Servers))
-	for _, s := range c.Servers {
-		out = append(out, consensus.Server{ID: s.ID, Address: s.Raft})
-	}
-	return out
+	return each.List(c.Servers, func(s ServerConfig) consensus.Server { return consensus.Server{ID: s.ID, Address: s.Raft} })
 }
 
 // Stopped returns this server for recovery, which requires that it does not run.

@@ -15,8 +15,7 @@ import (
 
 // checkDenial refuses a denial that matches no certificate.
 func checkDenial(d *ledger.Denial) error {
-	x, err := secure.ParseDenial(d.Key())
-	if err != nil || x.Identity != d.Identity || x.Serial != d.Serial {
+	if x, err := secure.ParseDenial(d.Key()); err != nil || x.Identity != d.Identity || x.Serial != d.Serial {
 		return fmt.Errorf("%w: %.60q", ledger.ErrDenial, d.Key())
 	}
 	return nil
@@ -25,14 +24,9 @@ func checkDenial(d *ledger.Denial) error {
 // ListDenied implements headroomv1connect.ClusterServiceHandler.
 func (c clusterService) ListDenied(ctx context.Context, r *connect.Request[headroomv1.ListDeniedRequest]) (*connect.Response[headroomv1.ListDeniedResponse], error) {
 	out := &headroomv1.ListDeniedResponse{}
-	var err error
-	out.Meta, err = c.requests.read(ctx, r.Msg.GetStale(), func(*ledger.State, *leading.Known) {
+	return filled(ctx, c.requests, r.Msg.GetStale(), out, &out.Meta, func(*ledger.State, *leading.Known) {
 		out.Denied = denialMessages(c.guard.Revoked.All())
 	})
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(out), nil
 }
 
 func denialMessages(all []secure.Denial) []*headroomv1.Denial {

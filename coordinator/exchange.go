@@ -210,8 +210,7 @@ func power(uw *int64) *units.Power {
 	if uw == nil || *uw < 0 {
 		return nil
 	}
-	p := units.Power(*uw)
-	return &p
+	return new(units.Power(*uw))
 }
 
 // energyOf returns an optional energy of a message: nil is unknown, and so is an impossible value.
@@ -219,8 +218,7 @@ func energyOf(uj *int64) *units.Energy {
 	if uj == nil || *uj < 0 {
 		return nil
 	}
-	e := units.Energy(*uj)
-	return &e
+	return new(units.Energy(*uj))
 }
 
 // Release implements headroomv1connect.NodeServiceHandler.

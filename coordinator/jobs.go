@@ -59,10 +59,7 @@ func (j jobService) CommitJob(ctx context.Context, r *connect.Request[headroomv1
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&headroomv1.CommitJobResponse{Revision: res.Revision}), nil
+	return rpc.Respond(&headroomv1.CommitJobResponse{Revision: res.Revision}, err)
 }
 
 // scaling returns the job's scaling curve as the scheduler has learned it, nil if it has not. Of a curve with too many points,
@@ -168,10 +165,7 @@ func (j jobService) ListJobs(ctx context.Context, r *connect.Request[headroomv1.
 	out := &headroomv1.ListJobsResponse{}
 	var err, refused error
 	out.Meta, err = j.requests.read(ctx, r.Msg.GetStale(), func(s *ledger.State, k *leading.Known) { refused = jobPage(s, k, r.Msg, out) })
-	if err = cmp.Or(err, refused); err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(out), nil
+	return rpc.Respond(out, cmp.Or(err, refused))
 }
 
 // jobPageBytes is the approximate size of a page of jobs: half of the largest message.
@@ -213,8 +207,7 @@ func (j jobService) Direct(ctx context.Context, x *direct) error {
 	if err != nil {
 		return ended(err)
 	}
-	hello := first.GetHello()
-	if hello == nil {
+	if hello := first.GetHello(); hello == nil {
 		return rpc.Refuse(connect.CodeInvalidArgument, "no-hello", cli.ExitUsage, "the first message of a scheduler must be SchedulerHello",
 			"use a scheduler of this version")
 	}
@@ -286,8 +279,5 @@ func (j jobService) ExplainJob(ctx context.Context, r *connect.Request[headroomv
 		}
 		out.Job, out.Moves = k.Job(job), k.JobMoves(job.ID)
 	})
-	if err = cmp.Or(err, refused); err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(out), nil
+	return rpc.Respond(out, cmp.Or(err, refused))
 }

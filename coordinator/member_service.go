@@ -178,10 +178,7 @@ func (m memberService) RemoveMember(
 	if r.Msg.GetDryRun() {
 		return connect.NewResponse(out), nil
 	}
-	if err := m.remove(ctx, r.Msg, want, meta); err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(out), nil
+	return rpc.Respond(out, m.remove(ctx, r.Msg, want, meta))
 }
 
 // remove commits that the server is to leave, removes it from raft's list, and then from the ledger.

@@ -35,8 +35,5 @@ func (c clusterService) ReportMeter(ctx context.Context, r *connect.Request[head
 		out.ReservedUw = int64(t.Reserved + t.Unmanaged)
 		k.ReportMeter(name, view.Reading{Power: units.Power(x.GetPowerUw()), Meter: x.GetMeter()}, time.Duration(x.GetAgeMs())*time.Millisecond)
 	})
-	if err = cmp.Or(err, unknown); err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(out), nil
+	return rpc.Respond(out, cmp.Or(err, unknown))
 }

@@ -40,10 +40,7 @@ func (j jobService) RecordAction(ctx context.Context, r *connect.Request[headroo
 	c := command(ctx, r.Msg, "scheduler")
 	c.Note = &ledger.Note{What: what}
 	revision, err := j.requests.note(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&headroomv1.RecordActionResponse{Revision: revision}), nil
+	return rpc.Respond(&headroomv1.RecordActionResponse{Revision: revision}, err)
 }
 
 // note records a line of the audit log, unless a server may not know such a command.

@@ -113,8 +113,7 @@ func newestSnapshot(dir string) *int64 {
 	for _, e := range entries {
 		info, err := os.Stat(filepath.Join(dir, e.Name(), "state.bin"))
 		if err == nil && info.ModTime().After(newest) {
-			bytes := info.Size()
-			newest, size = info.ModTime(), &bytes
+			newest, size = info.ModTime(), new(info.Size())
 		}
 	}
 	return size

@@ -22,8 +22,7 @@ import (
 // ListChanges implements headroomv1connect.ClusterServiceHandler.
 func (c clusterService) ListChanges(ctx context.Context, r *connect.Request[headroomv1.ListChangesRequest]) (*connect.Response[headroomv1.ListChangesResponse], error) {
 	out := &headroomv1.ListChangesResponse{}
-	var err error
-	out.Meta, err = c.requests.read(ctx, r.Msg.GetStale(), func(s *ledger.State, k *leading.Known) {
+	return filled(ctx, c.requests, r.Msg.GetStale(), out, &out.Meta, func(s *ledger.State, k *leading.Known) {
 		for _, x := range slices.Backward(s.Changes) {
 			if limit := int(r.Msg.GetLimit()); limit > 0 && len(out.Changes) == limit {
 				break
@@ -33,42 +32,30 @@ func (c clusterService) ListChanges(ctx context.Context, r *connect.Request[head
 			}
 		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(out), nil
 }
 
 // ListSchedules implements headroomv1connect.ClusterServiceHandler.
 func (c clusterService) ListSchedules(ctx context.Context, r *connect.Request[headroomv1.ListSchedulesRequest]) (*connect.Response[headroomv1.ListSchedulesResponse], error) {
 	out := &headroomv1.ListSchedulesResponse{}
-	var err error
-	out.Meta, err = c.requests.read(ctx, r.Msg.GetStale(), func(s *ledger.State, _ *leading.Known) {
+	return filled(ctx, c.requests, r.Msg.GetStale(), out, &out.Meta, func(s *ledger.State, _ *leading.Known) {
 		totals := s.Totals()
 		for _, x := range s.SchedulesByName() {
 			m := &headroomv1.Schedule{
 				Name: x.Name, Domain: x.Domain, Cron: x.Cron, Zone: x.Zone, BudgetUw: int64(x.Budget), ShortUw: int64(max(0, totals[x.Domain].Floor-x.Budget)),
 			}
 			if next, ok := x.Next(time.Now()); ok {
-				us := next.UnixMicro()
-				m.NextUs = &us
+				m.NextUs = new(next.UnixMicro())
 			}
-			last := x.Last
-			m.LastUs = &last
+			m.LastUs = new(x.Last)
 			out.Schedules = append(out.Schedules, m)
 		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(out), nil
 }
 
 // ListSprints implements headroomv1connect.ClusterServiceHandler.
 func (c clusterService) ListSprints(ctx context.Context, r *connect.Request[headroomv1.ListSprintsRequest]) (*connect.Response[headroomv1.ListSprintsResponse], error) {
 	out := &headroomv1.ListSprintsResponse{}
-	var err error
-	out.Meta, err = c.requests.read(ctx, r.Msg.GetStale(), func(s *ledger.State, k *leading.Known) {
+	return filled(ctx, c.requests, r.Msg.GetStale(), out, &out.Meta, func(s *ledger.State, k *leading.Known) {
 		for _, p := range s.SprintsByTime() {
 			if p.Open() || r.Msg.GetAll() {
 				out.Sprints = append(out.Sprints, view.Sprint(s, p))
@@ -80,17 +67,12 @@ func (c clusterService) ListSprints(ctx context.Context, r *connect.Request[head
 			}
 		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(out), nil
 }
 
 // ListPolicies implements headroomv1connect.ClusterServiceHandler.
 func (c clusterService) ListPolicies(ctx context.Context, r *connect.Request[headroomv1.ListPoliciesRequest]) (*connect.Response[headroomv1.ListPoliciesResponse], error) {
 	out := &headroomv1.ListPoliciesResponse{}
-	var err error
-	out.Meta, err = c.requests.read(ctx, r.Msg.GetStale(), func(s *ledger.State, _ *leading.Known) {
+	return filled(ctx, c.requests, r.Msg.GetStale(), out, &out.Meta, func(s *ledger.State, _ *leading.Known) {
 		now, _ := budget.ParsePolicy(s.Policy)
 		for _, p := range budget.Policies() {
 			out.Policies = append(out.Policies, &headroomv1.Policy{Name: string(p), What: p.Sentence(), InForce: p == now, Divides: "watts"})
@@ -101,10 +83,6 @@ func (c clusterService) ListPolicies(ctx context.Context, r *connect.Request[hea
 			})
 		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(out), nil
 }
 
 // ExplainNode implements headroomv1connect.ClusterServiceHandler.
@@ -122,29 +100,21 @@ func (c clusterService) ExplainNode(ctx context.Context, r *connect.Request[head
 		err = rpc.Refuse(connect.CodeNotFound, "unknown-node", cli.ExitUsage, fmt.Sprintf("node %q: unknown node", r.Msg.GetNode()),
 			"coordinator node list lists the nodes")
 	}
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(out), nil
+	return rpc.Respond(out, err)
 }
 
 // ListAlarms implements headroomv1connect.ClusterServiceHandler.
 func (c clusterService) ListAlarms(ctx context.Context, r *connect.Request[headroomv1.ListAlarmsRequest]) (*connect.Response[headroomv1.ListAlarmsResponse], error) {
 	out := &headroomv1.ListAlarmsResponse{}
-	var err error
-	out.Meta, err = c.requests.read(ctx, r.Msg.GetStale(), func(s *ledger.State, k *leading.Known) {
+	return filled(ctx, c.requests, r.Msg.GetStale(), out, &out.Meta, func(s *ledger.State, k *leading.Known) {
 		out.Alarms = k.AlarmMessages(s, c.alarms(s, k, view.Nodes(s, k.Heard())))
 	})
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(out), nil
 }
 
 // Rollback implements headroomv1connect.ClusterServiceHandler.
 func (c clusterService) Rollback(ctx context.Context, r *connect.Request[headroomv1.RollbackRequest]) (*connect.Response[headroomv1.SetBudgetResponse], error) {
 	set := &headroomv1.SetBudgetRequest{Domain: r.Msg.GetDomain(), Force: r.Msg.GetForce(), DryRun: r.Msg.GetDryRun(), Change: r.Msg.GetChange(), ConfirmUw: r.Msg.GetConfirmUw()}
-	out, err := c.setBudget(ctx, set, func(s *ledger.State) error {
+	return rpc.Respond(c.setBudget(ctx, set, func(s *ledger.State) error {
 		if set.GetDomain() == "" {
 			set.Domain = changedAt(s, r.Msg.GetRevision())
 		}
@@ -155,11 +125,7 @@ func (c clusterService) Rollback(ctx context.Context, r *connect.Request[headroo
 				"coordinator budget history lists the changes")
 		}
 		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(out), nil
+	}))
 }
 
 // changedAt returns the domain whose budget the revision changed, or the next one that changed after it.

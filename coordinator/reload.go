@@ -31,7 +31,6 @@ func (s *server) describeGossip(f *headroomv1.ServerFacts) {
 	}
 	f.GossipKeys = s.gossip.Load().Keys().Fingerprints()
 	if from, at := s.gossip.Load().Foreign(); !at.IsZero() {
-		ms := time.Since(at).Milliseconds()
-		f.ForeignGossipMs, f.ForeignGossipFrom = &ms, from
+		f.ForeignGossipMs, f.ForeignGossipFrom = new(time.Since(at).Milliseconds()), from
 	}
 }

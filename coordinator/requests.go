@@ -152,6 +152,14 @@ func (q *requests) read(ctx context.Context, stale bool, f func(st *ledger.State
 	return meta, nil
 }
 
+// filled returns the response that f fills in from the state, see read.
+func filled[T any](
+	ctx context.Context, q *requests, stale bool, out *T, meta **headroomv1.Meta, f func(st *ledger.State, k *leading.Known),
+) (_ *connect.Response[T], err error) {
+	*meta, err = q.read(ctx, stale, f)
+	return rpc.Respond(out, err)
+}
+
 // tried tries a change on a copy of the state, and then carries it out unless it is a dry run.
 func (q *requests) tried(
 	ctx context.Context, m changing, dryRun bool, build func(leader.View, *ledger.Command) error, own ...refusalRule,

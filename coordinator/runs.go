@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/rpc"
 	"headroom/ledger"
 	"headroom/ledger/leader"
 )
@@ -36,8 +37,5 @@ func (j jobService) RecordRun(ctx context.Context, r *connect.Request[headroomv1
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&headroomv1.RecordRunResponse{Revision: res.Revision}), nil
+	return rpc.Respond(&headroomv1.RecordRunResponse{Revision: res.Revision}, err)
 }

@@ -41,10 +41,7 @@ func (j jobService) HoldScheduler(ctx context.Context, r *connect.Request[headro
 			held, x, err = j.renewed(ctx, m.GetProcess())
 		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(holdMessage(held, x)), nil
+	return rpc.Respond(holdMessage(held, x), err)
 }
 
 func (j jobService) renewed(ctx context.Context, process string) (held bool, x ledger.Scheduler, err error) {

@@ -33,6 +33,7 @@ import (
 	"headroom/coordinator/traces"
 	"headroom/gossip"
 	"headroom/internal/cli"
+	"headroom/internal/each"
 	"headroom/internal/rpc"
 	"headroom/internal/scrape"
 	"headroom/internal/secure"
@@ -133,10 +134,7 @@ func (s *server) join(c consensus.Config) (err error) {
 		return err
 	}
 	self, _ := s.cfg.Self()
-	configured := make([]members.Server, 0, len(s.cfg.Servers))
-	for _, x := range s.cfg.Servers {
-		configured = append(configured, members.Server(x))
-	}
+	configured := each.List(s.cfg.Servers, func(x ServerConfig) members.Server { return members.Server(x) })
 	s.members = members.New(members.Config{
 		Self: members.Server(self), Configured: configured, Join: s.cfg.Join, StateDir: s.cfg.StateDir, Group: s.group, Machine: s.machine,
 		Peers: s.peers, Wall: s.wall, Gossip: s.describeGossip, Leads: s.requests.leads, Commit: s.requests.commit, WhileLeading: s.denials.CommitMissing,

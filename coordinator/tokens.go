@@ -9,22 +9,18 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/coordinator/access"
 	"headroom/coordinator/leading"
+	"headroom/internal/rpc"
 	"headroom/ledger"
 )
 
 // ListTokens implements headroomv1connect.ClusterServiceHandler.
 func (c clusterService) ListTokens(ctx context.Context, r *connect.Request[headroomv1.ListTokensRequest]) (*connect.Response[headroomv1.ListTokensResponse], error) {
 	out := &headroomv1.ListTokensResponse{}
-	var err error
-	out.Meta, err = c.requests.read(ctx, r.Msg.GetStale(), func(s *ledger.State, _ *leading.Known) {
+	return filled(ctx, c.requests, r.Msg.GetStale(), out, &out.Meta, func(s *ledger.State, _ *leading.Known) {
 		for _, t := range s.TokensByName() {
 			out.Tokens = append(out.Tokens, &headroomv1.Token{Id: t.ID, Name: t.Name, Role: string(t.Role), CreatedUs: t.Created, ExpiresUs: t.Expires})
 		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(out), nil
 }
 
 // GetSelf implements headroomv1connect.ClusterServiceHandler.
@@ -33,8 +29,5 @@ func (c clusterService) GetSelf(ctx context.Context, _ *connect.Request[headroom
 	out := &headroomv1.GetSelfResponse{Name: cmp.Or(who.Name, "anybody on this machine"), Role: string(who.Role)}
 	var err error
 	out.Meta, err = c.requests.read(ctx, true, func(*ledger.State, *leading.Known) {})
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(out), nil
+	return rpc.Respond(out, err)
 }

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"headroom/internal/each"
 	"headroom/rapl/sysfs"
 	"headroom/units"
 )
@@ -345,11 +346,7 @@ func (c *Ceilings) SetEach(want func(p *Policy) units.Freq) Report {
 		}
 	}
 	settle(all)
-	report := make(Report, 0, len(c.all))
-	for _, r := range c.all {
-		report = append(report, r.end())
-	}
-	return report
+	return each.List(c.all, (*reached).end)
 }
 
 // ReadBack reads every policy's ceiling without writing.
@@ -357,11 +354,7 @@ func (c *Ceilings) ReadBack() Report {
 	if len(c.all) != len(c.set.policies) {
 		c.follow() // not each time: of thousands of policies all may refuse
 	}
-	report := make(Report, 0, len(c.all))
-	for _, r := range c.all {
-		report = append(report, r.readBack())
-	}
-	return report
+	return each.List(c.all, (*reached).readBack)
 }
 
 func (r *reached) begin(f units.Freq) {

@@ -61,8 +61,6 @@ type WriteError struct {
 	Want, Got units.Freq
 	// Err is the system's error, ErrNotTaken or ErrOffline.
 	Err error
-	// Hint is what an operator can do.
-	Hint string
 }
 
 // Error names the policy and both values.
@@ -72,23 +70,6 @@ func (e *WriteError) Error() string {
 
 // Unwrap is the cause.
 func (e *WriteError) Unwrap() error { return e.Err }
-
-// What to do about a ceiling that was not taken.
-const (
-	hintRival   = "another program may hold the ceiling: look for tuned, thermald, power-profiles-daemon or an EAR daemon"
-	hintOffline = "the ceiling is written again when the processors are back online"
-	hintDenied  = "powerd may not write cpufreq: run it as root or with the capability CAP_DAC_OVERRIDE"
-)
-
-func hintFor(err error) string {
-	switch {
-	case errors.Is(err, ErrOffline):
-		return hintOffline
-	case errors.Is(err, fs.ErrPermission):
-		return hintDenied
-	}
-	return hintRival
-}
 
 // offline marks the errors by which the kernel says that a policy's CPUs are
 // away: EBUSY while the policy stands without a CPU, ENODEV on a descriptor that

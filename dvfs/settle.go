@@ -82,5 +82,5 @@ func (w *underWay) end() (units.Freq, error) {
 		return w.got, nil
 	}
 	err := errors.Join(w.err, w.errFloor)
-	return w.got, &WriteError{Policy: w.ceiling.policy.Name, Want: w.want, Got: w.got, Err: err, Hint: hintFor(err)}
+	return w.got, &WriteError{Policy: w.ceiling.policy.Name, Want: w.want, Got: w.got, Err: err}
 }

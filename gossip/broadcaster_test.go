@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"headroom/gossip/brake"
+	"headroom/internal/testkit"
 	"headroom/internal/testkit/network"
 )
 
@@ -161,6 +162,7 @@ func TestBrakeReachesEverybody(t *testing.T) {
 // Where the setter's own packets reach nobody but one, the others hear it from
 // that one: within 2 s, with everybody who can be reached at all.
 func TestBrakeIsPassedOn(t *testing.T) {
+	testkit.Unraced(t)
 	bubbled(t, func(t *testing.T) {
 		b := newBand(t, 40)
 		from, only := b.at(0), b.at(7)
@@ -212,6 +214,7 @@ func TestLateJoinerHearsTheBrake(t *testing.T) {
 // A replay says nothing new: neither the same message nor one of a lower
 // generation, by whatever way, to whomever.
 func TestReplaysAreOld(t *testing.T) {
+	testkit.Unraced(t)
 	bubbled(t, func(t *testing.T) {
 		b := newBand(t, 6)
 		old, now := signed(t, b.private, 4, "old"), signed(t, b.private, 5, "new")
@@ -252,6 +255,7 @@ func TestReplaysAreOld(t *testing.T) {
 // A member that has the gossip's key but not the coordinators' brakes nobody: it
 // is told apart, counted, and said once.
 func TestForgeriesAreDropped(t *testing.T) {
+	testkit.Unraced(t)
 	bubbled(t, func(t *testing.T) {
 		b := newBand(t, 5)
 		log := &lines{}

@@ -43,6 +43,7 @@ import (
 
 	"headroom/gossip/brake"
 	"headroom/internal/cli"
+	"headroom/internal/each"
 )
 
 const (
@@ -348,10 +349,9 @@ func newest(all map[string]entry, role string) []entry {
 
 // sorted makes the public list of some entries.
 func sorted(entries []entry) []Member {
-	var out []Member
-	for _, e := range entries {
-		out = append(out, Member{Name: e.meta.name, Role: e.meta.role, RPC: e.meta.rpc, Addr: e.addr})
-	}
+	out := each.Of(entries, func(e entry) Member {
+		return Member{Name: e.meta.name, Role: e.meta.role, RPC: e.meta.rpc, Addr: e.addr}
+	})
 	slices.SortFunc(out, byRoleNameAddr)
 	return out
 }

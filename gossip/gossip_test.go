@@ -18,6 +18,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/internal/leaks"
+	"headroom/internal/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(leaks.Main(m, os.Stderr)) }
@@ -84,6 +85,7 @@ func names(members []Member) string {
 // before it, and they are started back to front.
 func TestChainFindsEverybody(t *testing.T) {
 	t.Parallel()
+	testkit.Unraced(t)
 	key := newKey(t)
 	ports := freePorts(t, 5)
 	var all []*Gossip

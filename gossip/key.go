@@ -13,6 +13,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/internal/config"
+	"headroom/internal/each"
 )
 
 // KeySize is the size of a gossip key in bytes: AES-256.
@@ -112,11 +113,7 @@ func (k Keys) Text() string {
 // Fingerprints name the keys without telling them, the first first: 8 hexadecimal
 // digits of each key's SHA-256.
 func (k Keys) Fingerprints() []string {
-	out := make([]string, 0, len(k))
-	for _, key := range k {
-		out = append(out, fingerprint(key))
-	}
-	return out
+	return each.List(k, fingerprint)
 }
 
 func fingerprint(key []byte) string {

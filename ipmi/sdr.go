@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"headroom/internal/each"
 	"headroom/units"
 )
 
@@ -183,10 +184,7 @@ func hasAny(name string, words ...string) bool {
 
 // names of the sensors, for people.
 func names(sensors []sensor) string {
-	out := make([]string, len(sensors))
-	for i, s := range sensors {
-		out[i] = s.name
-	}
+	out := each.List(sensors, func(s sensor) string { return s.name })
 	return strings.Join(out, " + ")
 }
 

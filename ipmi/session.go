@@ -139,8 +139,7 @@ func (s *session) handshake(ctx context.Context, su rmcp.Suite, privilege byte) 
 	if len(answer) < 8+su.Sign || !hmac.Equal(answer[8:8+su.Sign], su.MAC(sik, nonce[:], managed, guid)[:su.Sign]) {
 		return fmt.Errorf("%w: %s: password not accepted", ErrDenied, s.cfg.Address)
 	}
-	k := rmcp.DeriveKeys(su, sik)
-	s.keys, s.suite, s.id = &k, su.ID, binary.LittleEndian.Uint32(managed)
+	s.keys, s.suite, s.id = new(rmcp.DeriveKeys(su, sik)), su.ID, binary.LittleEndian.Uint32(managed)
 	return s.raise(ctx, privilege)
 }
 
@@ -151,8 +150,7 @@ func (s *session) raise(ctx context.Context, most byte) error {
 		if privilege > most {
 			continue
 		}
-		code, _, err := s.ask(ctx, command{NetFn: netFnApp, ID: 0x3b}, []byte{privilege})
-		if err != nil || code == codeOK {
+		if code, _, err := s.ask(ctx, command{NetFn: netFnApp, ID: 0x3b}, []byte{privilege}); err != nil || code == codeOK {
 			return err
 		}
 	}

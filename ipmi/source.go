@@ -146,8 +146,7 @@ func (r *reader) readSensors(ctx context.Context, c candidate) (observation, err
 
 // sensors are the watt sensors, read once per login.
 func (r *reader) sensors(ctx context.Context) (*records, error) {
-	now := r.m.now()
-	if r.records != nil || r.walkErr != nil && now-r.walkedAt < walkPause {
+	if now := r.m.now(); r.records != nil || r.walkErr != nil && now-r.walkedAt < walkPause {
 		return r.records, r.walkErr
 	}
 	r.records, r.walkErr = listSensors(ctx, r.link)

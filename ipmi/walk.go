@@ -38,8 +38,7 @@ func listSensors(ctx context.Context, l link) (*records, error) {
 	ctx, cancel := context.WithTimeout(ctx, walkTime)
 	defer cancel()
 	for range reserveTries {
-		all, err := walkSensors(ctx, l)
-		if !errors.Is(err, errCancelled) {
+		if all, err := walkSensors(ctx, l); !errors.Is(err, errCancelled) {
 			return all, err
 		}
 	}

@@ -3,7 +3,6 @@ package rapl
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"headroom/units"
 )
@@ -48,8 +47,7 @@ type WriteError struct {
 	Zone       string // label of the zone, e.g. "package-0"
 	Constraint string // name of the constraint, e.g. "long_term"
 	Want, Got  units.Power
-	Err        error  // the system's error, or ErrNotTaken
-	Hint       string // for the operator
+	Err        error // the system's error, or ErrNotTaken
 }
 
 // Error names the zone, the constraint and both values.
@@ -60,44 +58,12 @@ func (e *WriteError) Error() string {
 // Unwrap is the cause.
 func (e *WriteError) Unwrap() error { return e.Err }
 
-// windowError reports an averaging window that the hardware did not take.
-type windowError struct {
-	Zone       string
-	Constraint string
-	Want, Got  time.Duration
-	Err        error
-}
-
-// Error names the zone, the constraint and both values.
-func (e *windowError) Error() string {
-	return fmt.Sprintf("rapl: %s %s window: wrote %v, reads %v: %v", e.Zone, e.Constraint, e.Want, e.Got, e.Err)
-}
-
-// Unwrap is the cause.
-func (e *windowError) Unwrap() error { return e.Err }
-
-// enableError reports a zone whose limits could not be switched on.
-type enableError struct {
-	Zone string
-	Err  error
-	Hint string
-}
-
-// Error names the zone.
-func (e *enableError) Error() string {
-	return fmt.Sprintf("rapl: %s: enable limits: %v", e.Zone, e.Err)
-}
-
-// Unwrap is the cause.
-func (e *enableError) Unwrap() error { return e.Err }
-
 // LockedError reports limits that firmware has locked until the next reboot. It
-// wraps the *WriteError or *EnableError that found it.
+// wraps the error that found it.
 type LockedError struct {
 	Zone string // label of the zone
 	How  string // how it was detected
 	Err  error
-	Hint string
 }
 
 // Error names the zone and how the lock was detected.

@@ -39,8 +39,7 @@ func find(root *os.Root) ([]Dir, error) {
 	}
 	f := &finder{root: root}
 	for _, e := range entries {
-		control, _, _ := strings.Cut(e.Name(), ":")
-		if control == ControlMSR || control == ControlMMIO {
+		if control, _, _ := strings.Cut(e.Name(), ":"); control == ControlMSR || control == ControlMMIO {
 			f.visit(path.Join(classDir, e.Name()), control)
 		}
 	}

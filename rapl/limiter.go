@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"headroom/internal/each"
 	"headroom/rapl/sysfs"
 	"headroom/units"
 )
@@ -25,10 +26,6 @@ const LimitMax = (1<<15 - 1) * Rounding
 // windowRounding is how far a window may read back, as a ratio: it is encoded as
 // 2^Y * (1 + Z/4) units (Intel SDM vol. 3B, 15.10.1).
 const windowRounding = 0.25
-
-// hintRefused is the way out when a limit does not take.
-const hintRefused = "the firmware may have locked the limits: look for a RAPL lock or cTDP in the BIOS set-up;" +
-	" until then set enforce: false on this node"
 
 // Lock reports whether firmware has locked the limits of a zone.
 type Lock int
@@ -132,10 +129,7 @@ func (l *Limiter) sync() error {
 	if l.generation == l.zone.generation {
 		return nil
 	}
-	var errs []error
-	for _, c := range l.Controls() {
-		errs = append(errs, c.Reopen())
-	}
+	errs := each.Of(l.Controls(), (*sysfs.Control).Reopen)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("rapl: %s: %w", l.zone.Label, err)
 	}
@@ -213,7 +207,7 @@ func (l *Limiter) SetPower(constraint string, want units.Power) (units.Power, er
 	if v == 0 && before > 0 && readable(err) {
 		stands, errBack := c.Write(before) // the hardware made 0 W of it: restore at once
 		return units.Power(stands), l.refused(&WriteError{
-			Zone: l.zone.Label, Constraint: constraint, Want: want, Got: got, Err: orNotTaken(errors.Join(err, errBack)), Hint: hintRefused,
+			Zone: l.zone.Label, Constraint: constraint, Want: want, Got: got, Err: orNotTaken(errors.Join(err, errBack)),
 		}, errors.Join(err, errBack), false)
 	}
 	if got > 0 && Same(want, got) && readable(err) {
@@ -221,7 +215,7 @@ func (l *Limiter) SetPower(constraint string, want units.Power) (units.Power, er
 		return got, nil
 	}
 	return got, l.refused(&WriteError{
-		Zone: l.zone.Label, Constraint: constraint, Want: want, Got: got, Err: orNotTaken(err), Hint: hintRefused,
+		Zone: l.zone.Label, Constraint: constraint, Want: want, Got: got, Err: orNotTaken(err),
 	}, err, before == v)
 }
 
@@ -263,7 +257,7 @@ func (l *Limiter) SetWindow(constraint string, want time.Duration) (time.Duratio
 		return got, nil
 	}
 	// No lock is read from this: some firmware fixes a window and leaves the limits free.
-	return got, &windowError{Zone: l.zone.Label, Constraint: constraint, Want: want, Got: got, Err: orNotTaken(err)}
+	return got, fmt.Errorf("rapl: %s %s window: wrote %v, reads %v: %w", l.zone.Label, constraint, want, got, orNotTaken(err))
 }
 
 // Enable switches the zone's limits on, and clamping with them where it has a
@@ -280,18 +274,14 @@ func (l *Limiter) Enable() error {
 			l.held(c, 1, before, 1)
 			continue
 		}
-		errs = append(errs, l.refused(&enableError{Zone: l.zone.Label, Err: orNotTaken(err), Hint: hintRefused}, err, true))
+		errs = append(errs, l.refused(fmt.Errorf("rapl: %s: enable limits: %w", l.zone.Label, orNotTaken(err)), err, true))
 	}
 	return errors.Join(errs...)
 }
 
 // Close closes the descriptors. The limits stay as they are.
 func (l *Limiter) Close() error {
-	var errs []error
-	for _, c := range l.Controls() {
-		errs = append(errs, c.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(each.Of(l.Controls(), (*sysfs.Control).Close)...)
 }
 
 // Same reports whether two limits are the same but for the register's rounding.
@@ -364,7 +354,7 @@ func (l *Limiter) refused(failure, cause error, unchanged bool) error {
 		return failure
 	}
 	l.lock = Locked
-	return &LockedError{Zone: l.zone.Label, How: how, Err: failure, Hint: hintRefused}
+	return &LockedError{Zone: l.zone.Label, How: how, Err: failure}
 }
 
 func orNotTaken(err error) error {

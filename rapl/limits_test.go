@@ -95,8 +95,7 @@ func TestWindows(t *testing.T) {
 	if got, err := l.SetWindow(LongTerm, 500*time.Millisecond); err != nil || got != 499712*time.Microsecond {
 		t.Errorf("rounded window: %v, %v", got, err)
 	}
-	var window *windowError
-	if _, err := l.SetWindow(LongTerm, 5*time.Second); !errors.As(err, &window) || window.Got != 499712*time.Microsecond {
+	if got, err := l.SetWindow(LongTerm, 5*time.Second); !errors.Is(err, ErrNotTaken) || got != 499712*time.Microsecond {
 		t.Errorf("window that did not take: %v", err)
 	}
 	if l.Lock() == Locked {

@@ -24,6 +24,7 @@ import (
 	"strconv"
 	"strings"
 
+	"headroom/internal/each"
 	"headroom/rapl/sysfs"
 	"headroom/units"
 )
@@ -169,13 +170,7 @@ func (t *Tree) Zones() []*Zone { return t.zones }
 // Zones of kind PSys are listed, but contain each other and everything else:
 // they are shown side by side and never summed.
 func (t *Tree) OfKind(k Kind) []*Zone {
-	var found []*Zone
-	for _, z := range t.zones {
-		if z.Kind == k && !z.shadow() {
-			found = append(found, z)
-		}
-	}
-	return found
+	return each.Where(t.zones, func(z *Zone) bool { return z.Kind == k && !z.shadow() })
 }
 
 // Twins returns the other zones of the same domain as z, of another
@@ -190,11 +185,7 @@ func (t *Tree) EnergyOnly() bool {
 
 // Close closes all descriptors.
 func (t *Tree) Close() error {
-	var errs []error
-	for _, z := range t.zones {
-		errs = append(errs, z.close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(each.Of(t.zones, (*Zone).close)...)
 }
 
 // shadow reports whether z repeats a zone of ControlMSR, or of another driver.

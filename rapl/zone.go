@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"headroom/internal/each"
 	"headroom/rapl/sysfs"
 	"headroom/units"
 )
@@ -134,10 +135,7 @@ func (z *Zone) Gone() bool { return z.gone }
 
 // reopen opens all files of the zone again, in place.
 func (z *Zone) reopen(info fs.FileInfo) error {
-	var errs []error
-	for _, a := range z.attrs() {
-		errs = append(errs, a.Reopen())
-	}
+	errs := each.Of(z.attrs(), (*sysfs.Attr).Reopen)
 	if z.energy == nil {
 		z.energy, z.energyErr = sysfs.NewAttr(path.Join(z.Dir, "energy_uj"), z.open)
 	}
@@ -159,11 +157,7 @@ func (z *Zone) attrs() []*sysfs.Attr {
 }
 
 func (z *Zone) close() error {
-	var errs []error
-	for _, a := range z.attrs() {
-		errs = append(errs, a.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(each.Of(z.attrs(), (*sysfs.Attr).Close)...)
 }
 
 // Constraint is one limit of a zone, open for reading.

@@ -61,7 +61,7 @@ func newCommitter(id identity, l *leader.Client, b inbox, logger *slog.Logger) *
 
 // ends commits the ends of jobs until ctx ends. An end that is not committed when the scheduler stops is found by the
 // next one: the job is restored, and its outputs are complete.
-func (c *committer) ends(ctx context.Context) error { return each(ctx, c.ended, c.commitEnd) }
+func (c *committer) ends(ctx context.Context) error { return takeAll(ctx, c.ended, c.commitEnd) }
 
 func (c *committer) commitEnd(ctx context.Context, e ending) {
 	req := &headroomv1.FinishJobRequest{
@@ -80,7 +80,7 @@ func (c *committer) commitEnd(ctx context.Context, e ending) {
 // admissions commits admissions of queued jobs until ctx ends, so that the jobs do not wait again after a restart of
 // the scheduler.
 func (c *committer) admissions(ctx context.Context) error {
-	return each(ctx, c.admitted, c.commitAdmission)
+	return takeAll(ctx, c.admitted, c.commitAdmission)
 }
 
 func (c *committer) commitAdmission(ctx context.Context, j *headroomv1.Job) {
@@ -114,7 +114,7 @@ func (c *committer) noteRefused(who access.Caller, action string) {
 
 // notes commits lines of the audit log until ctx ends.
 func (c *committer) notes(ctx context.Context) error {
-	return each(ctx, c.noted, func(ctx context.Context, r *headroomv1.RecordActionRequest) {
+	return takeAll(ctx, c.noted, func(ctx context.Context, r *headroomv1.RecordActionRequest) {
 		err := insist(ctx, func() error {
 			_, err := askOnce(ctx, c.leader, "record an action", headroomv1connect.JobServiceClient.RecordAction, r)
 			return err
@@ -125,8 +125,8 @@ func (c *committer) notes(ctx context.Context) error {
 	})
 }
 
-// each calls do for all that arrives, one after the other, until ctx ends.
-func each[T any](ctx context.Context, from <-chan T, do func(context.Context, T)) error {
+// takeAll calls do for all that arrives, one after the other, until ctx ends.
+func takeAll[T any](ctx context.Context, from <-chan T, do func(context.Context, T)) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -140,8 +140,7 @@ func each[T any](ctx context.Context, from <-chan T, do func(context.Context, T)
 // insist retries a commit until it succeeds or ctx ends. An error is a refusal of the coordinators.
 func insist(ctx context.Context, commit func() error) error {
 	for ctx.Err() == nil {
-		err := commit()
-		if err == nil || leader.Settled(err) {
+		if err := commit(); err == nil || leader.Settled(err) {
 			return err
 		}
 		if !pause.For(ctx, commitRetry) {
@@ -172,7 +171,7 @@ func (c *committer) commitFinish(ctx context.Context, req *headroomv1.FinishJobR
 
 // ratios commits drop ratios until ctx ends, and reports to the loop which ones are in force.
 func (c *committer) ratios(ctx context.Context) error {
-	return each(ctx, c.asked, func(ctx context.Context, a dispatch.Deflate) {
+	return takeAll(ctx, c.asked, func(ctx context.Context, a dispatch.Deflate) {
 		theta, why := c.commitTheta(ctx, a)
 		if ctx.Err() == nil {
 			_ = c.inbox.post(ctx, deflatedEvent{a.Job, a.Run.Number, theta, why}) // it fails only when ctx ends

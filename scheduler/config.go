@@ -237,8 +237,7 @@ var classRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$`)
 // LoadConfig reads and checks scheduler.yaml. Errors are *cli.Error with exit
 // code 2 and a hint.
 func LoadConfig(path string) (*Config, error) {
-	defaults := Defaults()
-	c := &defaults
+	c := new(Defaults())
 	if err := config.Load(path, c); err != nil {
 		return nil, moved(err)
 	}

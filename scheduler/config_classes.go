@@ -10,6 +10,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/internal/config"
+	"headroom/internal/each"
 	"headroom/jobs/buffers"
 	"headroom/scheduler/jobfile"
 )
@@ -58,11 +59,7 @@ func (k *Class) UnmarshalYAML(unmarshal func(any) error) error {
 
 // names returns the names of the classes, highest first.
 func (c *Config) names() []string {
-	names := make([]string, len(c.Classes))
-	for i, k := range c.Classes {
-		names[i] = k.Name
-	}
-	return names
+	return each.List(c.Classes, func(k Class) string { return k.Name })
 }
 
 // settings returns the settings of the dispatcher. Values that are to be found start at their safest: no drops, no

@@ -106,8 +106,7 @@ func (d *director) follow(parent context.Context, address string) (led bool, err
 		case err := <-broken:
 			return led, err
 		case m := <-inbox:
-			moved, err := d.handle(ctx, st, m, address)
-			if moved || err != nil {
+			if moved, err := d.handle(ctx, st, m, address); moved || err != nil {
 				return led, rpc.Reason(err, inbox, broken)
 			}
 			led = led || m.GetLeader().GetSelf()

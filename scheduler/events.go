@@ -404,8 +404,7 @@ func (l *loop) dispatch() *headroomv1.Dispatch {
 			p.Theta = k.Theta
 		}
 		if l.queue.Discipline.Sprints() && k.Sprint {
-			after := k.SprintAfter.Seconds()
-			p.SprintAfterS = &after
+			p.SprintAfterS = new(k.SprintAfter.Seconds())
 		}
 		if i < len(l.prices) && l.prices[i] > 0 {
 			p.QualityPriceS = new(l.prices[i].Seconds())

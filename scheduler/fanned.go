@@ -8,6 +8,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
+	"headroom/internal/each"
 	"headroom/internal/pause"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
@@ -86,10 +87,7 @@ func (l *loop) fan(id string, run dispatch.RunRecord) {
 		},
 		ReduceOf: func(maps []int, attempt uint32) *headroomv1.Task {
 			ref := dispatch.Ref{Job: id, Phase: dispatch.PhaseReduce, Attempt: attempt}
-			var outputs []string
-			for _, i := range maps {
-				outputs = append(outputs, dir.Task(dispatch.PhaseMap, i))
-			}
+			outputs := each.Of(maps, func(i int) string { return dir.Task(dispatch.PhaseMap, i) })
 			return file.ReduceTask(programs, ref, dir.Task(ref.Phase, 0), outputs)
 		},
 		Drop: func(ctx context.Context, indexes []int, why string) error {

@@ -340,8 +340,7 @@ func (f jobFolders) takeIn(r *record) (takeBack func() error, err error) {
 	}
 	takeBack = func() error { return errors.Join(d.TakeBack(), d.Close()) }
 	if r.file.Map.Tasks == 0 {
-		known, missing := f.lists.Read(r.dir.ID)
-		if missing == nil {
+		if known, missing := f.lists.Read(r.dir.ID); missing == nil {
 			r.inputs = known
 		} else {
 			err = f.keep(r.dir.ID, r.inputs)

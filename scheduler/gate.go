@@ -111,7 +111,7 @@ func (l *loop) commitRun(now time.Time, c runCommit) {
 
 // commitRuns records runs until ctx ends.
 func (c *committer) commitRuns(ctx context.Context) error {
-	return each(ctx, c.runs, func(ctx context.Context, r runCommit) {
+	return takeAll(ctx, c.runs, func(ctx context.Context, r runCommit) {
 		refused := c.recordRun(ctx, r)
 		if ctx.Err() == nil {
 			_ = c.inbox.post(ctx, stepDone{r.job, func(l *loop, now time.Time) { r.recorded(l, now, refused) }}) // it fails only when ctx ends

@@ -242,7 +242,7 @@ func TestRunIsRecordedUntilItIs(t *testing.T) {
 		f := &log{jobs: make(map[string]*headroomv1.Job), fails: rpc.NotLeader("", "")}
 		c := newCommitter(identity{ID: "s1"}, leader.New([]string{"c1"}, rpc.PeersOver(f)), make(inbox, 8), discard())
 		go func() {
-			time.Sleep(5 * time.Minute)
+			time.Sleep(time.Minute)
 			f.set(nil, false)
 		}()
 		var drop []int

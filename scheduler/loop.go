@@ -7,6 +7,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/each"
 	"headroom/internal/wire"
 	"headroom/jobs/dispatch"
 	"headroom/lease"
@@ -264,8 +265,7 @@ func (l *loop) requeueJob(now time.Time, a dispatch.RequeueJob) {
 // startJob records when the job started, so that its runtime survives a restart.
 func (l *loop) startJob(now time.Time, a dispatch.StartJob) {
 	r := l.records[a.Job]
-	at := a.At.Round(0)
-	r.started, r.dir.Run, r.sprint, r.fast, r.dropped = &at, a.Run.Number, nil, nil, nil
+	r.started, r.dir.Run, r.sprint, r.fast, r.dropped = new(a.At.Round(0)), a.Run.Number, nil, nil, nil
 	l.keepRun(now, a.Job, a.Run)
 	if a.Run.Number > 1 {
 		l.inFolder(now, r, "creating the folder of a run", func(d *jobdir.Dir) error { return d.MakeRun(a.Run.Number) })
@@ -394,9 +394,5 @@ func (l *loop) task(node string, ref dispatch.Ref) *headroomv1.Task {
 
 // outputs returns the names of the map outputs of the result.
 func (l *loop) outputs(id string, r *record) []string {
-	var names []string
-	for _, i := range l.core.Outputs(id) {
-		names = append(names, r.dir.Task(dispatch.PhaseMap, i))
-	}
-	return names
+	return each.Of(l.core.Outputs(id), func(i int) string { return r.dir.Task(dispatch.PhaseMap, i) })
 }

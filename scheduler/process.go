@@ -99,8 +99,7 @@ func (p *process) takeTurns(ctx context.Context, s *Server) error {
 			s.close()
 			return nil
 		}
-		err := p.actUnder(ctx, l, s)
-		if ctx.Err() != nil || err != nil && !errors.Is(err, errLost) {
+		if err := p.actUnder(ctx, l, s); ctx.Err() != nil || err != nil && !errors.Is(err, errLost) {
 			return err
 		}
 		s = nil

@@ -149,7 +149,9 @@ func (s *Server) learnScaling(ctx context.Context) error {
 }
 
 // scalings commits scaling curves of unfinished jobs until ctx ends.
-func (c *committer) scalings(ctx context.Context) error { return each(ctx, c.scaled, c.commitScaling) }
+func (c *committer) scalings(ctx context.Context) error {
+	return takeAll(ctx, c.scaled, c.commitScaling)
+}
 
 func (c *committer) commitScaling(ctx context.Context, j *headroomv1.Job) {
 	req := &headroomv1.CommitJobRequest{Job: j, Change: &headroomv1.Change{Actor: c.actor, Reason: "scaling curve updated"}}

@@ -101,8 +101,7 @@ func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*hea
 		Engine: r.file.Engine(), Rank: count(slices.Index(s.cfg.names(), r.file.Class)),
 	}
 	if r.deadline > 0 {
-		seconds := r.deadline.Seconds()
-		job.DeadlineS = &seconds
+		job.DeadlineS = new(r.deadline.Seconds())
 	}
 	if job.Admission, err = s.judge(ctx, id, r, m); err != nil {
 		return nil, err

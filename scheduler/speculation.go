@@ -102,7 +102,7 @@ func (s *samples) keep(x *speculation.Sample) {
 
 // run writes the file when there are new samples, until ctx ends.
 func (s *samples) run(ctx context.Context) error {
-	err := each(ctx, s.fresh, s.write)
+	err := takeAll(ctx, s.fresh, s.write)
 	select {
 	case all := <-s.fresh:
 		s.write(ctx, all)

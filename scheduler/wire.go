@@ -60,8 +60,7 @@ func progressToProto(v jobAndSpec) *headroomv1.JobProgress {
 		p.RatePerS = &v.Rate
 	}
 	if v.Started {
-		s := v.Runtime.Seconds()
-		p.RuntimeS = &s
+		p.RuntimeS = new(v.Runtime.Seconds())
 	}
 	for node, n := range v.RunningOn {
 		p.RunningOn[node] = count(n)
@@ -94,8 +93,7 @@ func progressToProto(v jobAndSpec) *headroomv1.JobProgress {
 		p.Theta = &v.Run.Theta
 	}
 	if v.State == dispatch.Running && v.Run.Sprint {
-		s := v.Run.SprintAfter.Seconds()
-		p.SprintAfterS = &s
+		p.SprintAfterS = new(v.Run.SprintAfter.Seconds())
 	}
 	return p
 }
@@ -142,8 +140,7 @@ func jobToProto(v jobAndSpec) *headroomv1.Job {
 		Admission: proto.CloneOf(v.admission), Scaling: proto.CloneOf(v.scaling), End: proto.CloneOf(v.end),
 	}
 	if v.deadline > 0 {
-		s := v.deadline.Seconds()
-		j.DeadlineS = &s
+		j.DeadlineS = new(v.deadline.Seconds())
 	}
 	return j
 }

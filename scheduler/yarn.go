@@ -13,6 +13,7 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
 	"headroom/internal/config"
+	"headroom/internal/each"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
 	"headroom/scheduler/hookserver"
@@ -55,11 +56,7 @@ func (e *engines) openYarn(s *Server, keeper *secure.Keeper) error {
 
 // yarnClasses returns the classes for the engine for YARN.
 func (c *Config) yarnClasses() []yarn.Class {
-	var all []yarn.Class
-	for _, k := range c.Classes {
-		all = append(all, yarn.Class{Name: k.Name, Deadline: k.deadline()})
-	}
-	return all
+	return each.Of(c.Classes, func(k Class) yarn.Class { return yarn.Class{Name: k.Name, Deadline: k.deadline()} })
 }
 
 // hookGuard reads the secrets that hooks authenticate with.

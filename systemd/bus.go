@@ -48,8 +48,7 @@ func connect(ctx context.Context, dial func(context.Context) (*dbus.Conn, error)
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	stands := context.AfterFunc(ctx, end)
 	conn, err := dial(life)
-	inTime := stands()
-	if err == nil && inTime {
+	if inTime := stands(); err == nil && inTime {
 		return &wire{conn: conn, end: end}, nil
 	}
 	if err == nil {

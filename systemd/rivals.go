@@ -1,5 +1,7 @@
 package systemd
 
+import "headroom/internal/each"
+
 // Rival is a unit that may write the same controls as powerd.
 type Rival struct {
 	// Unit is its name, or a pattern for Manager.ActiveUnits.
@@ -40,11 +42,7 @@ func rivals() []Rival {
 // RivalUnits returns the names and patterns of all rivals, for Manager.ActiveUnits.
 func RivalUnits() []string {
 	all := rivals()
-	names := make([]string, len(all))
-	for i, r := range all {
-		names[i] = r.Unit
-	}
-	return names
+	return each.List(all, func(r Rival) string { return r.Unit })
 }
 
 // RivalOf returns the rival that a unit belongs to.

@@ -23,9 +23,6 @@ type Thermometer struct {
 	Label string
 	// Package reports whether it stands for a whole processor package.
 	Package bool
-	// High and Critical are the hardware's own marks, when HasHigh and HasCritical.
-	High, Critical       Temp
-	HasHigh, HasCritical bool
 
 	attr *sysfs.Attr
 	at   string
@@ -52,8 +49,6 @@ type PowerMeter struct {
 	// Chip is the driver's name for the chip: "power_meter" is ACPI's, of the whole
 	// machine.
 	Chip string
-	// Average says that it is a mean over the meter's own interval.
-	Average bool
 
 	attr  *sysfs.Attr
 	at    string
@@ -141,9 +136,9 @@ func (s *Sensors) openChip(dir string) {
 		case is(name, "temp", "_input"):
 			s.openThermometer(dir, chip, strings.TrimSuffix(name, "_input"))
 		case is(name, "power", "_average"):
-			s.openMeter(dir, chip, name, true)
+			s.openMeter(dir, chip, name)
 		case is(name, "power", "_input") && !inputs[strings.TrimSuffix(name, "_input")+"_average"]:
-			s.openMeter(dir, chip, name, false)
+			s.openMeter(dir, chip, name)
 		}
 	}
 	packages(s.thermo[first:])
@@ -166,18 +161,16 @@ func (s *Sensors) openThermometer(dir, chip, name string) {
 	}
 	t := &Thermometer{Chip: chip, Label: s.label(dir, name), attr: a, at: s.placeOf(dir, name)}
 	t.Name = chip + " " + t.Label
-	t.High, t.HasHigh = onceTemp(s.root, join(dir, name+"_max"))
-	t.Critical, t.HasCritical = onceTemp(s.root, join(dir, name+"_crit"))
 	s.thermo = append(s.thermo, t)
 }
 
-func (s *Sensors) openMeter(dir, chip, file string, average bool) {
+func (s *Sensors) openMeter(dir, chip, file string) {
 	a, err := s.attr(join(dir, file))
 	if err != nil || len(s.meters) >= sensorsMax {
 		return
 	}
 	name, _, _ := strings.Cut(file, "_")
-	s.meters = append(s.meters, &PowerMeter{Name: chip + " " + s.label(dir, name), Chip: chip, Average: average, attr: a, at: s.placeOf(dir, name), bound: s.bound})
+	s.meters = append(s.meters, &PowerMeter{Name: chip + " " + s.label(dir, name), Chip: chip, attr: a, at: s.placeOf(dir, name), bound: s.bound})
 }
 
 func (s *Sensors) label(dir, name string) string {

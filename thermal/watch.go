@@ -12,6 +12,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"headroom/internal/each"
 )
 
 // family is the generic netlink family that tells thermal events.
@@ -35,10 +37,7 @@ func Watch(ctx context.Context, log *slog.Logger) (<-chan Event, error) {
 	if err != nil {
 		return nil, fmt.Errorf("thermal: find netlink family: %w", err)
 	}
-	groups := make([]uint32, len(f.Groups))
-	for i, g := range f.Groups {
-		groups[i] = g.ID
-	}
+	groups := each.List(f.Groups, func(g netlink.GenlMulticastGroup) uint32 { return g.ID })
 	socket, err := openSocket(groups...)
 	if err != nil {
 		return nil, fmt.Errorf("thermal: open netlink: %w", err)

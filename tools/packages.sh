@@ -1,11 +1,11 @@
 #!/bin/sh
-# Names the project's packages: sh tools/packages.sh all|race|plain|whole.
+# Names the project's packages: sh tools/packages.sh all|race|plain|sweeps|whole.
 #
 # all: every package, as a folder. race: those of the product with concurrency of their own, in
 # code or tests (a go statement, a WaitGroup's or errgroup's Go, or anything of sync), and the
 # emulated machines; they run with the race detector. plain: the rest, which it would make five to ten
-# times slower and which has no concurrency but pools; and the sweeps, packages of which a part only
-# runs with the race detector (testkit.Sweep, testkit.Unraced). whole: tests of whole machines and clusters,
+# times slower and which has no concurrency but pools. sweeps: those of race of which a part only runs
+# with the race detector (testkit.Sweep, testkit.Unraced). whole: tests of whole machines and clusters,
 # which are in neither.
 set -eu
 cd "$(dirname "$0")/.."
@@ -28,7 +28,7 @@ for folder in $folders; do
 	elif echo "$folder" | grep -qE "$raced" && ! echo "$folder" | grep -qE "$plain" &&
 		grep -qsE '\bgo (func\b|[a-z][A-Za-z.]*\()|\.Go\(|\bsync\.|\batomic\.' "$folder"/*.go; then
 		kind=race
-		if [ "$1" = plain ] && echo "$folder" | grep -qE "$sweeps"; then kind=plain; fi
+		if [ "$1" = sweeps ] && echo "$folder" | grep -qE "$sweeps"; then kind=sweeps; fi
 	fi
 	case $1 in all | "$kind") [ "$folder" = . ] && echo . || echo "./$folder" ;; esac
 done

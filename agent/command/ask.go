@@ -43,12 +43,12 @@ func answering(ctx context.Context, dir string) (*headroomv1.GetAgentStatusRespo
 
 // show passes the status of the running powerd to each: once, or at each interval of
 // a watch.
-func (p *place) show(cmd *cobra.Command, w *cli.Watch, each func(*headroomv1.GetAgentStatusResponse) error) error {
+func (p *shown) show(cmd *cobra.Command, each func(*headroomv1.GetAgentStatusResponse) error) error {
 	dir, err := p.state()
 	if err != nil {
 		return err
 	}
-	return w.Run(cmd, func() error {
+	return p.watch.Run(cmd, func() error {
 		s, err := fetchStatus(cmd.Context(), dir)
 		if err != nil {
 			return err

@@ -41,8 +41,7 @@ control. The service has CAP_DAC_OVERRIDE and may read files of other users, so 
 --syntax-only on a machine that is not the node.`
 
 func newConfigCheckCommand() *cobra.Command {
-	var p place
-	var pr printer
+	var p shown
 	var syntaxOnly bool
 	cmd := &cobra.Command{
 		Use: "check", Short: "Check a configuration and the files that it names", Long: configCheckLong, Args: cobra.NoArgs,
@@ -64,11 +63,10 @@ func newConfigCheckCommand() *cobra.Command {
 					v.Warnings = append(v.Warnings, c.Text)
 				}
 			}
-			return cmp.Or(pr.print(cmd, v, func(w io.Writer) error { return checks.Print(w, &pr.out) }), checks.ConfigVerdict())
+			return cmp.Or(p.print(cmd, v, func(w io.Writer) error { return checks.Print(w, &p.out) }), checks.ConfigVerdict())
 		},
 	}
 	p.flags(cmd)
-	pr.out.Flags(cmd)
 	cmd.Flags().BoolVar(&syntaxOnly, "syntax-only", false, "check only the file, not this machine")
 	return cmd
 }

@@ -17,6 +17,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/dvfs"
 	"headroom/internal/cli"
+	"headroom/internal/each"
 	"headroom/units"
 )
 
@@ -30,8 +31,7 @@ func newFreqCommand() *cobra.Command {
 }
 
 func newFreqListCommand() *cobra.Command {
-	var p place
-	var pr printer
+	var p shown
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the cpufreq policies and their frequency limits",
 		Long: "List the cpufreq policies: driver, governor, frequency, and limit as requested and effective. Figures\n" +
@@ -43,7 +43,7 @@ func newFreqListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return pr.watch.Run(cmd, func() error {
+			return p.watch.Run(cmd, func() error {
 				if s.status != nil {
 					s.status, _ = answering(cmd.Context(), s.stateDir)
 				}
@@ -51,14 +51,11 @@ func newFreqListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return pr.print(cmd, cli.NewList("PolicyList", rows), func(w io.Writer) error { return printFreqs(w, &pr.out, rows) })
+				return p.print(cmd, cli.NewList("PolicyList", rows), func(w io.Writer) error { return printFreqs(w, &p.out, rows) })
 			})
 		},
 	}
-	p.flags(cmd)
-	pr.out.Flags(cmd)
-	pr.watch.Flags(cmd)
-	return cmd
+	return p.watched(cmd)
 }
 
 // freqRows returns the policies as the running powerd reports them, or as the machine shows them.
@@ -100,20 +97,17 @@ func ownPolicy(p *dvfs.Policy) policyJSON {
 }
 
 func printFreqs(w io.Writer, out *cli.Output, rows []policyJSON) error {
-	lines := make([][]string, 0, len(rows))
-	for _, r := range rows {
-		lines = append(lines, []string{
+	lines := each.List(rows, func(r policyJSON) []string {
+		return []string{
 			r.Policy, r.Driver, screenText(r.Governor), screenText(r.EPP), screenMHz(r.FreqHz), screenMHz(r.RequestedHz), screenMHz(r.EffectiveHz),
 			screenMHz(r.MinHz), screenMHz(r.MaxHz), r.State,
-		})
-	}
+		}
+	})
 	return out.TableOf(w, cli.Table{Head: []string{"POLICY", "DRIVER", "GOVERNOR", "EPP", "FREQ", "REQUESTED", "EFFECTIVE", "MIN", "MAX", "STATE"}, Rows: lines, Noun: "frequency policy"})
 }
 
 func newFreqSetCommand() *cobra.Command {
-	var p place
-	var out cli.Output
-	var c changing
+	var p changes
 	var lasts time.Duration
 	cmd := &cobra.Command{
 		Use: "set FREQ", Short: "Set a frequency limit on every processor for a limited time",
@@ -135,19 +129,16 @@ func newFreqSetCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			change := c.change()
+			change := p.change()
 			got, err := setCeiling(cmd.Context(), dir, want, lasts, change)
 			if err != nil {
 				return err
 			}
-			return printCeiling(cmd.OutOrStdout(), &out, got, lasts, change.GetRequestId())
+			return printCeiling(cmd.OutOrStdout(), &p.out, got, lasts, change.GetRequestId())
 		},
 	}
-	p.flags(cmd)
-	out.Flags(cmd)
-	c.flags(cmd)
 	cmd.Flags().DurationVar(&lasts, "for", 0, "duration, for example 10m (required)")
-	return cmd
+	return p.flags(cmd)
 }
 
 func setCeiling(ctx context.Context, dir string, want units.Freq, lasts time.Duration, change *headroomv1.Change) ([]int64, error) {
@@ -183,10 +174,7 @@ func printCeiling(w io.Writer, out *cli.Output, got []int64, lasts time.Duration
 }
 
 func newFreqClearCommand() *cobra.Command {
-	var p place
-	var out cli.Output
-	var c changing
-	var sure confirming
+	var p changes
 	cmd := &cobra.Command{
 		Use: "clear", Short: "Clear the local frequency limit", Example: "  powerd freq clear --yes", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -194,24 +182,20 @@ func newFreqClearCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := sure.ask(cmd, "clear the local frequency limit"); err != nil {
+			if err := p.sure(cmd, "clear the local frequency limit"); err != nil {
 				return err
 			}
 			s, err := fetchStatus(cmd.Context(), dir)
 			if err != nil {
 				return err
 			}
-			change := c.change()
+			change := p.change()
 			if _, err := setCeiling(cmd.Context(), dir, 0, 0, change); err != nil {
 				return err
 			}
 			was := s.GetLocal().GetCeilingKhz() > 0
-			return printCleared(cmd.OutOrStdout(), &out, "local frequency limit", was, change.GetRequestId())
+			return printCleared(cmd.OutOrStdout(), &p.out, "local frequency limit", was, change.GetRequestId())
 		},
 	}
-	p.flags(cmd)
-	out.Flags(cmd)
-	c.flags(cmd)
-	sure.flags(cmd)
-	return cmd
+	return p.confirmed(cmd)
 }

@@ -37,23 +37,19 @@ type leaseDetail struct {
 }
 
 func newLeaseShowCommand() *cobra.Command {
-	var p place
-	var pr printer
+	var p shown
 	cmd := &cobra.Command{
 		Use: "show", Short: "Show the lease: cap, epoch, sequence and remaining time",
 		Example: "  powerd lease show\n  powerd lease show --watch", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.show(cmd, &pr.watch, func(s *headroomv1.GetAgentStatusResponse) error {
+			return p.show(cmd, func(s *headroomv1.GetAgentStatusResponse) error {
 				full := statusJSON(s)
 				d := leaseDetail{"Lease", "v1", full.AsOf, full.Node, full.State, full.CapW, full.EffectiveW, full.FailSafeW, full.Lease, full.Brake}
-				return pr.print(cmd, d, func(w io.Writer) error { return printLease(w, d, brakeLine(s.GetBrake())) })
+				return p.print(cmd, d, func(w io.Writer) error { return printLease(w, d, brakeLine(s.GetBrake())) })
 			})
 		},
 	}
-	p.flags(cmd)
-	pr.out.Flags(cmd)
-	pr.watch.Flags(cmd)
-	return cmd
+	return p.watched(cmd)
 }
 
 func printLease(w io.Writer, d leaseDetail, braked string) error {
@@ -118,10 +114,7 @@ func printRenewed(w io.Writer, out *cli.Output, m *headroomv1.RenewLeaseResponse
 }
 
 func newLeaseReleaseCommand() *cobra.Command {
-	var p place
-	var out cli.Output
-	var c changing
-	var sure confirming
+	var p changes
 	cmd := &cobra.Command{
 		Use: "release", Short: "Release the lease, then restore the original limits",
 		Long: "Ask the coordinator to charge this node its rated power, then restore the original limits. If that does\n" +
@@ -129,14 +122,10 @@ func newLeaseReleaseCommand() *cobra.Command {
 			"restore without --force. Asks for confirmation; use --yes in a script.",
 		Example: "  powerd lease release --yes --reason \"out of service\"", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return restore(cmd, &p, &out, &sure, agent.RestoreOptions{Change: c.change()})
+			return restore(cmd, &p, agent.RestoreOptions{Change: p.change()})
 		},
 	}
-	p.flags(cmd)
-	out.Flags(cmd)
-	c.flags(cmd)
-	sure.flags(cmd)
-	return cmd
+	return p.confirmed(cmd)
 }
 
 func newSprintCommand() *cobra.Command {
@@ -156,28 +145,24 @@ type sprintDetail struct {
 }
 
 func newSprintStatusCommand() *cobra.Command {
-	var p place
-	var pr printer
+	var p shown
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show the active sprint: caps, remaining time, energy used",
 		Long: "Show the active sprint: caps, remaining time, and energy used of its escrow. A sprint ends when its time\n" +
 			"is up, its energy is used, the lease expires, or the processor gets too hot. Its end never raises a cap.",
 		Example: "  powerd sprint status\n  powerd sprint status -o json", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.show(cmd, &pr.watch, func(s *headroomv1.GetAgentStatusResponse) error {
+			return p.show(cmd, func(s *headroomv1.GetAgentStatusResponse) error {
 				d := sprintDetail{Kind: "Sprint", API: "v1", AsOf: cli.Now(), Node: s.GetNode(), Sprint: statusJSON(s).Sprint}
 				if c := s.GetCounters(); c != nil {
 					d.Count = &c.Sprints
 				}
-				return pr.print(cmd, d, func(w io.Writer) error {
+				return p.print(cmd, d, func(w io.Writer) error {
 					_, err := fmt.Fprintf(w, "%s  sprint %s\n", s.GetNode(), sprintLine(s.GetSprint()))
 					return err
 				})
 			})
 		},
 	}
-	p.flags(cmd)
-	pr.out.Flags(cmd)
-	pr.watch.Flags(cmd)
-	return cmd
+	return p.watched(cmd)
 }

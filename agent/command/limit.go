@@ -25,22 +25,18 @@ func newLimitCommand() *cobra.Command {
 }
 
 func newLimitListCommand() *cobra.Command {
-	var p place
-	var pr printer
+	var p shown
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the node's caps and the limit of every zone",
 		Example: "  powerd limit list\n  powerd limit list -o json", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.show(cmd, &pr.watch, func(s *headroomv1.GetAgentStatusResponse) error {
+			return p.show(cmd, func(s *headroomv1.GetAgentStatusResponse) error {
 				rows := limitRows(s)
-				return pr.print(cmd, cli.NewList("LimitList", rows), func(w io.Writer) error { return printLimits(w, &pr.out, rows) })
+				return p.print(cmd, cli.NewList("LimitList", rows), func(w io.Writer) error { return printLimits(w, &p.out, rows) })
 			})
 		},
 	}
-	p.flags(cmd)
-	pr.out.Flags(cmd)
-	pr.watch.Flags(cmd)
-	return cmd
+	return p.watched(cmd)
 }
 
 // limitRow is one cap or limit; null is unknown or not applicable.
@@ -87,9 +83,7 @@ func printLimits(w io.Writer, out *cli.Output, rows []limitRow) error {
 }
 
 func newLimitSetCommand() *cobra.Command {
-	var p place
-	var out cli.Output
-	var c changing
+	var p changes
 	var lasts time.Duration
 	cmd := &cobra.Command{
 		Use: "set CAP", Short: "Set a lower cap on this node for a limited time",
@@ -109,14 +103,11 @@ func newLimitSetCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return setLimit(cmd, dir, want, lasts, c.change(), &out)
+			return setLimit(cmd, dir, want, lasts, p.change(), &p.out)
 		},
 	}
-	p.flags(cmd)
-	out.Flags(cmd)
-	c.flags(cmd)
 	cmd.Flags().DurationVar(&lasts, "for", 0, "duration, for example 10m (required)")
-	return cmd
+	return p.flags(cmd)
 }
 
 // quantityError returns the usage error of an argument that is not a quantity.
@@ -176,10 +167,7 @@ type setJSON struct {
 }
 
 func newLimitClearCommand() *cobra.Command {
-	var p place
-	var out cli.Output
-	var c changing
-	var sure confirming
+	var p changes
 	cmd := &cobra.Command{
 		Use: "clear", Short: "Clear the local limit; the node returns to the cap of its lease",
 		Long:    "Clear the local limit; the node returns to the cap of its lease. This raises the node's cap, so it asks\nfor confirmation; use --yes in a script.",
@@ -189,22 +177,18 @@ func newLimitClearCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := sure.ask(cmd, "clear the local limit and return to the cap of the lease"); err != nil {
+			if err := p.sure(cmd, "clear the local limit and return to the cap of the lease"); err != nil {
 				return err
 			}
-			change := c.change()
+			change := p.change()
 			res, err := agent.Client(dir).ClearLocalLimit(cmd.Context(), connect.NewRequest(&headroomv1.ClearLocalLimitRequest{Change: change}))
 			if err != nil {
 				return socketError(err, "limit clear", dir, change.GetRequestId())
 			}
-			return printCleared(cmd.OutOrStdout(), &out, "local limit", res.Msg.GetWasSet(), change.GetRequestId())
+			return printCleared(cmd.OutOrStdout(), &p.out, "local limit", res.Msg.GetWasSet(), change.GetRequestId())
 		},
 	}
-	p.flags(cmd)
-	out.Flags(cmd)
-	c.flags(cmd)
-	sure.flags(cmd)
-	return cmd
+	return p.confirmed(cmd)
 }
 
 // clearedJSON reports whether there was anything to clear; a script may clear twice.

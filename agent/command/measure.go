@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/internal/cli"
+	"headroom/internal/each"
 	"headroom/units"
 )
 
@@ -240,8 +241,7 @@ func (m *tally) result(asked bool, end *childEnd) measured {
 		}
 	}
 	if m.bmc != "" {
-		f := m.fit.result()
-		r.Fit = &f
+		r.Fit = new(m.fit.result())
 	}
 	return r
 }
@@ -282,10 +282,9 @@ func printMeasured(w io.Writer, out *cli.Output, r measured) error {
 		screenW(r.MeanW), screenW(r.PeakW), time.Duration(r.PeakS*float64(time.Second)), limited); err != nil {
 		return err
 	}
-	rows := make([][]string, 0, len(r.Sources))
-	for _, s := range r.Sources {
-		rows = append(rows, []string{s.Source, screenW(s.MinW), screenW(&s.MeanW), screenW(s.MaxW)})
-	}
+	rows := each.List(r.Sources, func(s sourceJSON) []string {
+		return []string{s.Source, screenW(s.MinW), screenW(&s.MeanW), screenW(s.MaxW)}
+	})
 	if err := out.Table(w, []string{"SOURCE", "MIN", "MEAN", "MAX"}, rows); err != nil {
 		return err
 	}
@@ -342,8 +341,7 @@ func findProgram(name, search string) (string, error) {
 	}
 	for _, dir := range filepath.SplitList(search) {
 		path := filepath.Join(dir, name)
-		info, err := os.Stat(path)
-		if err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 			return path, nil
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"headroom/agent"
 	"headroom/agent/machine"
 	"headroom/internal/cli"
+	"headroom/internal/each"
 	"headroom/rapl"
 	"headroom/units"
 )
@@ -58,11 +59,7 @@ func (o *own) zones() []*rapl.Zone {
 
 // names returns the names of the zones.
 func (o *own) names() []string {
-	var names []string
-	for _, z := range o.zones() {
-		names = append(names, z.Label)
-	}
-	return names
+	return each.Of(o.zones(), func(z *rapl.Zone) string { return z.Label })
 }
 
 // look reads every counter; powers then holds the means since the look before. A counter that

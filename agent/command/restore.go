@@ -13,10 +13,7 @@ import (
 )
 
 func newRestoreCommand() *cobra.Command {
-	var p place
-	var out cli.Output
-	var c changing
-	var sure confirming
+	var p changes
 	force := false
 	cmd := &cobra.Command{
 		Use:   "restore",
@@ -28,19 +25,15 @@ func newRestoreCommand() *cobra.Command {
 		Example: "  powerd limit restore --yes --reason \"taking n03 out of service\"\n  powerd limit restore --yes --force",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return restore(cmd, &p, &out, &sure, agent.RestoreOptions{Force: force, Change: c.change()})
+			return restore(cmd, &p, agent.RestoreOptions{Force: force, Change: p.change()})
 		},
 	}
-	p.flags(cmd)
-	out.Flags(cmd)
-	c.flags(cmd)
-	sure.flags(cmd)
 	cmd.Flags().BoolVar(&force, "force", false, "restore without a release; the coordinator keeps charging the last cap")
-	return cmd
+	return p.confirmed(cmd)
 }
 
 // restore restores the originals and prints the outcome.
-func restore(cmd *cobra.Command, p *place, out *cli.Output, sure *confirming, o agent.RestoreOptions) error {
+func restore(cmd *cobra.Command, p *changes, o agent.RestoreOptions) error {
 	cfg, err := p.load()
 	if err != nil {
 		return err
@@ -49,14 +42,14 @@ func restore(cmd *cobra.Command, p *place, out *cli.Output, sure *confirming, o 
 	if o.Force {
 		what += ", without a release"
 	}
-	if err := sure.ask(cmd, what); err != nil {
+	if err := p.sure(cmd, what); err != nil {
 		return err
 	}
 	done, err := agent.Restore(cmd.Context(), cfg, o)
 	if err != nil {
 		return err
 	}
-	return printOutcome(cmd.OutOrStdout(), out, done)
+	return printOutcome(cmd.OutOrStdout(), &p.out, done)
 }
 
 // printOutcome prints one line for each control, and one for many that are alike. Controls that were not restored make

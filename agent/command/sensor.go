@@ -21,9 +21,8 @@ func newSensorCommand() *cobra.Command {
 
 // newSensorListCommand is `sensor list`, or `sensor watch` which goes on.
 func newSensorListCommand(use string, goesOn bool) *cobra.Command {
-	var p place
-	var pr printer
-	pr.watch.On = goesOn
+	var p shown
+	p.watch.On = goesOn
 	short := "List all sensors of power and temperature"
 	if goesOn {
 		short = "Print the sensors at an interval, with -o json one object per line"
@@ -34,19 +33,18 @@ func newSensorListCommand(use string, goesOn bool) *cobra.Command {
 			"to the power that powerd uses. Figures come from the running powerd; if none runs, only the energy\n" +
 			"counters of the machine are read.",
 		Example: "  powerd sensor " + use + "\n  powerd sensor " + use + " -o json", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return listSensors(cmd, &p, &pr) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return listSensors(cmd, &p) },
 	}
 	p.flags(cmd)
-	pr.out.Flags(cmd)
 	if goesOn {
-		pr.watch.Pace(cmd, "time between two updates, at least 250ms")
+		p.watch.Pace(cmd, "time between two updates, at least 250ms")
 	} else {
-		pr.watch.Flags(cmd)
+		p.watch.Flags(cmd)
 	}
 	return cmd
 }
 
-func listSensors(cmd *cobra.Command, p *place, pr *printer) (err error) {
+func listSensors(cmd *cobra.Command, p *shown) (err error) {
 	s, err := p.find(cmd.Context())
 	if err != nil {
 		return err
@@ -63,14 +61,14 @@ func listSensors(cmd *cobra.Command, p *place, pr *printer) (err error) {
 			return err
 		}
 	}
-	return pr.watch.Run(cmd, func() error {
+	return p.watch.Run(cmd, func() error {
 		if s.status != nil {
 			if s.status, err = fetchStatus(cmd.Context(), s.stateDir); err != nil {
 				return err
 			}
 		}
 		rows := sensorRows(s, o)
-		return pr.print(cmd, cli.NewList("SensorList", rows), func(w io.Writer) error { return printSensors(w, &pr.out, rows) })
+		return p.print(cmd, cli.NewList("SensorList", rows), func(w io.Writer) error { return printSensors(w, &p.out, rows) })
 	})
 }
 

@@ -19,23 +19,19 @@ import (
 )
 
 func newStatusCommand() *cobra.Command {
-	var p place
-	var pr printer
+	var p shown
 	cmd := &cobra.Command{
 		Use:     "status",
 		Short:   "Show the lease, caps, zones and health of this node",
 		Example: "  powerd status\n  powerd status --watch\n  powerd status -o json --state-dir n01/state",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.show(cmd, &pr.watch, func(s *headroomv1.GetAgentStatusResponse) error {
-				return pr.print(cmd, statusJSON(s), func(w io.Writer) error { return printStatus(w, &pr.out, s) })
+			return p.show(cmd, func(s *headroomv1.GetAgentStatusResponse) error {
+				return p.print(cmd, statusJSON(s), func(w io.Writer) error { return printStatus(w, &p.out, s) })
 			})
 		},
 	}
-	p.flags(cmd)
-	pr.out.Flags(cmd)
-	pr.watch.Flags(cmd)
-	return cmd
+	return p.watched(cmd)
 }
 
 // printStatus prints the status of the node.

@@ -13,19 +13,18 @@ import (
 )
 
 func newTopCommand() *cobra.Command {
-	var p place
-	w := cli.Watch{On: true}
+	p := shown{watch: cli.Watch{On: true}}
 	cmd := &cobra.Command{
 		Use: "top", Short: "Show this node full-screen until Ctrl-C",
 		Long: "Show power and cap, zones, sensors, processors and health, refreshed until Ctrl-C. In a pipe it prints\n" +
 			"one screen after the other.",
 		Example: "  powerd top\n  powerd top --interval 500ms", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.show(cmd, &w, func(s *headroomv1.GetAgentStatusResponse) error { return printTop(cmd.OutOrStdout(), s) })
+			return p.show(cmd, func(s *headroomv1.GetAgentStatusResponse) error { return printTop(cmd.OutOrStdout(), s) })
 		},
 	}
-	p.flags(cmd)
-	w.Pace(cmd, "time between two updates, at least 250ms")
+	p.place.flags(cmd)
+	p.watch.Pace(cmd, "time between two updates, at least 250ms")
 	return cmd
 }
 

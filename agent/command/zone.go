@@ -34,8 +34,7 @@ always read from the machine. With --root no configuration is needed. On a machi
 list is empty, a note gives the reason, and the exit code is 0.`
 
 func newZoneListCommand() *cobra.Command {
-	var p place
-	var pr printer
+	var p shown
 	interval := cli.WatchLeast
 	cmd := &cobra.Command{
 		Use:     "list",
@@ -44,33 +43,30 @@ func newZoneListCommand() *cobra.Command {
 		Example: "  powerd zone list\n  powerd zone list --root n01/root -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return listZones(cmd, &p, &pr, interval)
+			return listZones(cmd, &p, interval)
 		},
 	}
 	p.flags(cmd)
-	pr.out.Flags(cmd)
-	cmd.Flags().BoolVarP(&pr.watch.On, "watch", "w", false, "print again at each interval")
+	cmd.Flags().BoolVarP(&p.watch.On, "watch", "w", false, "print again at each interval")
 	cmd.Flags().DurationVar(&interval, "interval", cli.WatchLeast, "time between two reads")
 	return cmd
 }
 
 func newZoneWatchCommand() *cobra.Command {
-	var p place
-	var pr printer
-	pr.watch.On = true
+	var p shown
+	p.watch.On = true
 	interval := time.Second
 	cmd := &cobra.Command{
 		Use: "watch", Short: "Print the zones at an interval, with -o json one object per line",
 		Example: "  powerd zone watch\n  powerd zone watch --interval 500ms -o json", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return listZones(cmd, &p, &pr, interval) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return listZones(cmd, &p, interval) },
 	}
 	p.flags(cmd)
-	pr.out.Flags(cmd)
 	cmd.Flags().DurationVar(&interval, "interval", time.Second, "time between two updates, at least 250ms")
 	return cmd
 }
 
-func listZones(cmd *cobra.Command, p *place, pr *printer, interval time.Duration) (err error) {
+func listZones(cmd *cobra.Command, p *shown, interval time.Duration) (err error) {
 	s, err := p.find(cmd.Context())
 	if err != nil {
 		return err
@@ -84,7 +80,7 @@ func listZones(cmd *cobra.Command, p *place, pr *printer, interval time.Duration
 	default:
 		defer func() { err = errors.Join(err, o.close()) }()
 	}
-	pr.watch.Interval = interval
+	p.watch.Interval = interval
 	if o != nil && o.tree != nil {
 		o.look()
 		if err := awaitLook(cmd.Context(), interval); err != nil {
@@ -92,7 +88,7 @@ func listZones(cmd *cobra.Command, p *place, pr *printer, interval time.Duration
 		}
 	}
 	noteBare(cmd.ErrOrStderr(), s, o)
-	return pr.watch.Run(cmd, func() error {
+	return p.watch.Run(cmd, func() error {
 		if s.status != nil {
 			s.status, _ = answering(cmd.Context(), s.stateDir)
 		}
@@ -100,7 +96,7 @@ func listZones(cmd *cobra.Command, p *place, pr *printer, interval time.Duration
 		if s.status == nil {
 			o.noteStill(cmd.ErrOrStderr())
 		}
-		return pr.print(cmd, cli.NewList("ZoneList", rows), func(w io.Writer) error { return printZones(w, &pr.out, rows) })
+		return p.print(cmd, cli.NewList("ZoneList", rows), func(w io.Writer) error { return printZones(w, &p.out, rows) })
 	})
 }
 
@@ -222,19 +218,17 @@ func ownLimit(row *zoneRow, z *rapl.Zone) {
 }
 
 func newZoneShowCommand() *cobra.Command {
-	var p place
-	var pr printer
+	var p shown
 	interval := cli.WatchLeast
 	cmd := &cobra.Command{
 		Use: "show ZONE", Short: "Show one zone and its constraints",
 		Example: "  powerd zone show package-0\n  powerd zone show dram-0 --root n01/root -o json", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return showZone(cmd, &p, &pr, interval, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return showZone(cmd, &p, interval, args[0]) },
 		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return zoneNames(cmd.Context(), &p), cobra.ShellCompDirectiveNoFileComp
+			return zoneNames(cmd.Context(), &p.place), cobra.ShellCompDirectiveNoFileComp
 		},
 	}
 	p.flags(cmd)
-	pr.out.Flags(cmd)
 	cmd.Flags().DurationVar(&interval, "interval", cli.WatchLeast, "time between two reads")
 	return cmd
 }
@@ -273,7 +267,7 @@ type constraintJSON struct {
 	WindowS    *float64 `json:"window_s"`
 }
 
-func showZone(cmd *cobra.Command, p *place, pr *printer, interval time.Duration, name string) (err error) {
+func showZone(cmd *cobra.Command, p *shown, interval time.Duration, name string) (err error) {
 	s, err := p.find(cmd.Context())
 	if err != nil {
 		return err
@@ -295,7 +289,7 @@ func showZone(cmd *cobra.Command, p *place, pr *printer, interval time.Duration,
 	if s.status == nil && o.still[at] {
 		o.noteStill(cmd.ErrOrStderr())
 	}
-	return pr.print(cmd, d, func(w io.Writer) error { return printZone(w, &pr.out, d) })
+	return p.print(cmd, d, func(w io.Writer) error { return printZone(w, &p.out, d) })
 }
 
 func noZone(name string, o *own) error {

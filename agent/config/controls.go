@@ -7,6 +7,7 @@ import (
 
 	"headroom/capping"
 	"headroom/dvfs"
+	"headroom/internal/each"
 	"headroom/rapl"
 )
 
@@ -66,19 +67,13 @@ func (c Controls) deniedRung(controls [][]string) string {
 // DeniedRAPL is why the packages' limits may not be used, "" when they may: a cap is
 // held by all packages or by none.
 func (c Controls) DeniedRAPL(packages []*rapl.Zone) string {
-	var all [][]string
-	for _, z := range packages {
-		all = append(all, PackageNames(z))
-	}
+	all := each.Of(packages, PackageNames)
 	return c.deniedRung(all)
 }
 
 // DeniedFreq is the same for the frequency ceilings.
 func (c Controls) DeniedFreq(policies []*dvfs.Policy) string {
-	var all [][]string
-	for _, p := range policies {
-		all = append(all, PolicyNames(p))
-	}
+	all := each.Of(policies, PolicyNames)
 	return c.deniedRung(all)
 }
 

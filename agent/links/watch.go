@@ -26,6 +26,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"headroom/internal/each"
 )
 
 // settle is how long events are gathered before the next look: hosts of many
@@ -263,8 +265,7 @@ func gather(h *netlink.Handle) (View, error) {
 	}
 	for _, a := range addrs {
 		at, known := index[a.LinkIndex]
-		address, ok := addressOf(a)
-		if known && ok && len(v.Interfaces[at].Addrs) < addressesMax {
+		if address, ok := addressOf(a); known && ok && len(v.Interfaces[at].Addrs) < addressesMax {
 			v.Interfaces[at].Addrs = append(v.Interfaces[at].Addrs, address)
 		}
 	}
@@ -319,9 +320,5 @@ func routesOf(r netlink.Route) []Route {
 	if len(r.MultiPath) == 0 {
 		return []Route{{Dst: dst, Index: r.LinkIndex, Metric: r.Priority}}
 	}
-	var all []Route
-	for _, hop := range r.MultiPath {
-		all = append(all, Route{Dst: dst, Index: hop.LinkIndex, Metric: r.Priority})
-	}
-	return all
+	return each.Of(r.MultiPath, func(hop *netlink.NexthopInfo) Route { return Route{Dst: dst, Index: hop.LinkIndex, Metric: r.Priority} })
 }

@@ -38,8 +38,7 @@ func onlinePackages(files *sysfs.Files) map[int]bool {
 		return online
 	}
 	for _, e := range entries {
-		n, err := files.ReadInt(cpuDir + "/" + e.Name() + "/topology/physical_package_id")
-		if err == nil {
+		if n, err := files.ReadInt(cpuDir + "/" + e.Name() + "/topology/physical_package_id"); err == nil {
 			online[int(n)] = true
 		}
 	}

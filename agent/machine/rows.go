@@ -7,6 +7,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/capping"
 	"headroom/dvfs"
+	"headroom/internal/each"
 	"headroom/rapl"
 	"headroom/units"
 )
@@ -16,10 +17,7 @@ const sensorOld = 5 * time.Second
 
 // SensorRows are the counters of packages and memory for status.
 func (m *Machine) SensorRows() []*headroomv1.SensorStatus {
-	var rows []*headroomv1.SensorStatus
-	for _, s := range m.Packages {
-		rows = append(rows, raplRow(s.Zone.Label, s.Power, s.Meter.Unchanged()))
-	}
+	rows := each.Of(m.Packages, func(s *Package) *headroomv1.SensorStatus { return raplRow(s.Zone.Label, s.Power, s.Meter.Unchanged()) })
 	for _, d := range m.Memories {
 		rows = append(rows, raplRow(d.zone.Label, d.power, d.meter.Unchanged()))
 	}

@@ -61,11 +61,9 @@ func (w *Meter) ModelRow(now time.Duration) *headroomv1.SensorStatus {
 	if !in.Package.Known || w.Model.HasDRAM && !in.DRAM.Known {
 		return row
 	}
-	p := w.best().Wall(in.Package.Power, in.DRAM.Power)
-	row.State, row.Text, row.PowerUw = status.OK, "", (*int64)(&p)
+	row.State, row.Text, row.PowerUw = status.OK, "", (*int64)(new(w.best().Wall(in.Package.Power, in.DRAM.Power)))
 	if w.learning() {
-		a := w.learner.Agreement(now)
-		if a.State != capping.AgreementUnknown && !math.IsNaN(a.Ratio) {
+		if a := w.learner.Agreement(now); a.State != capping.AgreementUnknown && !math.IsNaN(a.Ratio) {
 			row.Disagreement, row.Text = new(a.Ratio), "as configured, "+a.String()+" with the BMC"
 		}
 		if m := w.learner.Margin(); m > 0 {

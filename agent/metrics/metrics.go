@@ -17,7 +17,10 @@
 // The package has its own registry and does not use Prometheus' default one.
 package metrics
 
-import "headroom/internal/scrape"
+import (
+	"headroom/internal/each"
+	"headroom/internal/scrape"
+)
 
 // Names of the metrics.
 const (
@@ -192,9 +195,5 @@ func HealthItems() []HealthItem {
 }
 
 func healthCodes() []string {
-	codes := make([]string, 0, len(HealthItems()))
-	for _, i := range HealthItems() {
-		codes = append(codes, i.Code)
-	}
-	return codes
+	return each.List(HealthItems(), func(i HealthItem) string { return i.Code })
 }

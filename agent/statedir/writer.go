@@ -3,6 +3,8 @@ package statedir
 import (
 	"errors"
 	"time"
+
+	"headroom/internal/each"
 )
 
 // ErrLate reports a state directory that does not answer.
@@ -39,11 +41,7 @@ type Job struct {
 func (j Job) CarryOut(d Disk) error {
 	switch {
 	case len(j.Remove) > 0:
-		var errs []error
-		for _, name := range j.Remove {
-			errs = append(errs, d.Remove(name))
-		}
-		return errors.Join(errs...)
+		return errors.Join(each.Of(j.Remove, d.Remove)...)
 	case j.Durable:
 		return d.Durable(j.Name, j.Data)
 	}

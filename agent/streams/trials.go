@@ -65,8 +65,7 @@ func (t *trials) choose(configured, named []string, now time.Duration) (settled,
 		}
 	}
 	for a, since := range t.since {
-		over := len(rest) > trialsMost && now-since >= trialTime
-		if over || !slices.Contains(rest, a) {
+		if over := len(rest) > trialsMost && now-since >= trialTime; over || !slices.Contains(rest, a) {
 			delete(t.since, a)
 			if len(t.tried) >= triedMost {
 				clear(t.tried)

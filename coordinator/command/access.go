@@ -416,8 +416,7 @@ func inspect(name string) (certItem, time.Time, error) {
 	who, err := secure.IdentityOf(c)
 	switch {
 	case err == nil:
-		text := who.String()
-		item.Identity = &text
+		item.Identity = new(who.String())
 	case !c.IsCA:
 		return certItem{}, time.Time{}, fmt.Errorf("%s: %w", name, err)
 	}

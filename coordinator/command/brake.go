@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,7 +67,7 @@ func anyServer[Req, Res any](
 	}
 	var at string
 	hangs := true
-	for _, patience := range []time.Duration{brakePatience, brakeLonger} {
+	for _, patience := range cmp.Or(o.brakeWaits, [2]time.Duration{brakePatience, brakeLonger}) {
 		if !hangs {
 			break // each has said no: asking again changes nothing
 		}

@@ -11,6 +11,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
+	"headroom/internal/each"
 	"headroom/units"
 )
 
@@ -83,13 +84,12 @@ func newDomainItem(d *headroomv1.Domain) (item domainItem) {
 }
 
 func (o *operator) domainTable(w io.Writer, domains []*headroomv1.Domain) error {
-	var rows [][]string
-	for _, d := range domains {
-		rows = append(rows, []string{
+	rows := each.Of(domains, func(d *headroomv1.Domain) []string {
+		return []string{
 			d.GetName(), shownWatts(d.GetBudgetUw()), shownWatts(d.GetReservedUw()), shownWatts(d.GetUnmanagedUw()), shownWatts(d.GetHeadroomUw()),
 			powerText(d), shownWatts(d.GetFloorUw()), fmt.Sprint(d.GetNodes()), d.GetParent(),
-		})
-	}
+		}
+	})
 	return o.out.Table(w, []string{"DOMAIN", "BUDGET", "RESERVED", "UNMANAGED", "HEADROOM", "POWER", "FLOOR", "NODES", "PARENT"}, rows)
 }
 

@@ -11,6 +11,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
+	"headroom/internal/each"
 	"headroom/units"
 )
 
@@ -169,11 +170,7 @@ func (c *changing) text(cmd *cobra.Command, r *headroomv1.ChangeResponse) error 
 }
 
 func domainItems(list []*headroomv1.Domain) []domainItem {
-	out := make([]domainItem, 0, len(list))
-	for _, d := range list {
-		out = append(out, newDomainItem(d))
-	}
-	return out
+	return each.List(list, newDomainItem)
 }
 
 // nodeName is a node's name without the kind in front of it, as people copy it from other output.
@@ -199,8 +196,7 @@ func (p *powerFlag) Set(s string) error {
 	if err != nil {
 		return err
 	}
-	uw := int64(v)
-	p.uw = &uw
+	p.uw = new(int64(v))
 	return nil
 }
 

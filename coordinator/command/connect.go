@@ -37,6 +37,8 @@ type operator struct {
 	tokenFile string
 	patience  time.Duration
 	out       cli.Output
+	// brakeWaits bound the first and the second request to a server for the brake; zero for the constants.
+	brakeWaits [2]time.Duration
 
 	// socketNamed reports whether the operator named the socket.
 	socketNamed func() bool

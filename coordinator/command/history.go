@@ -12,6 +12,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
+	"headroom/internal/each"
 	"headroom/units"
 )
 
@@ -50,13 +51,12 @@ func budgetHistory(o *operator) *cobra.Command {
 			changes := after(&since, r.GetChanges())
 			slices.Reverse(changes) // the servers answer with the newest first
 			changes = cli.Ordered(&order, changes)
-			rows := [][]string{}
-			for _, c := range changes {
-				rows = append(rows, []string{
+			rows := each.List(changes, func(c *headroomv1.BudgetChange) []string {
+				return []string{
 					strconv.FormatUint(c.GetRevision(), 10), cli.Clock(time.UnixMicro(c.GetAtUs())), c.GetActor(), c.GetDomain(), shownWatts(c.GetFromUw()),
 					shownWatts(c.GetToUw()), c.GetReason(), confirmedText(c),
-				})
-			}
+				}
+			})
 			return o.print(cmd, &w, wrap("BudgetHistory", r.GetMeta(), cli.Filled[historyItem](changes)), func(out io.Writer) error {
 				return o.out.TableOf(out, cli.Table{Head: []string{"REV", "WHEN", "WHO", "DOMAIN", "FROM", "TO", "REASON", "CONFIRMED"}, Rows: rows, Noun: "budget change"})
 			})

@@ -14,6 +14,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
+	"headroom/internal/each"
 	"headroom/units"
 )
 
@@ -219,10 +220,9 @@ func shownErrors(errs []*headroomv1.EstimateError) string {
 	if len(errs) == 0 {
 		return cli.Unknown
 	}
-	var words []string
-	for _, e := range errs {
-		words = append(words, fmt.Sprintf("%.1f %% (%s)", 100*e.GetMeanError(), e.GetPolicy()))
-	}
+	words := each.Of(errs, func(e *headroomv1.EstimateError) string {
+		return fmt.Sprintf("%.1f %% (%s)", 100*e.GetMeanError(), e.GetPolicy())
+	})
 	return fmt.Sprintf("off by %s over %d looks", strings.Join(words, ", "), errs[0].GetSamples())
 }
 

@@ -10,6 +10,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
+	"headroom/internal/each"
 	"headroom/ledger"
 )
 
@@ -39,13 +40,12 @@ func leaseCommand(o *operator) *cobra.Command {
 					return err
 				}
 				staleNote(cmd, r.GetMeta())
-				rows := [][]string{}
-				for _, n := range r.GetNodes() {
-					rows = append(rows, []string{
+				rows := each.List(r.GetNodes(), func(n *headroomv1.Node) []string {
+					return []string{
 						n.GetName(), n.GetState(), nodeCap(n), cli.Opt(n.LeaseMs, shownAge), shownWatts(n.GetFailSafeUw()),
 						fmt.Sprint(n.GetStamp().GetEpoch().GetTerm()), fmt.Sprint(n.GetStamp().GetSeq()), n.GetSprint().GetId(),
-					})
-				}
+					}
+				})
 				return o.print(cmd, &w, wrap("LeaseList", r.GetMeta(), cli.Filled[nodeLeaseItem](r.GetNodes())), func(out io.Writer) error {
 					return o.out.TableOf(out, cli.Table{Head: []string{"NODE", "STATE", "CAP", "ENDS IN", "FAIL-SAFE", "EPOCH", "SEQ", "SPRINT"}, Rows: rows, Noun: "lease"})
 				})

@@ -16,6 +16,7 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/consensus"
 	"headroom/internal/cli"
+	"headroom/internal/each"
 	"headroom/internal/pause"
 	"headroom/internal/rpc"
 )
@@ -242,10 +243,7 @@ func memberHealth(o *operator) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				items := make([]serverItem, 0, len(r.GetMembers()))
-				for _, m := range r.GetMembers() {
-					items = append(items, newServerItem(m))
-				}
+				items := each.List(r.GetMembers(), newServerItem)
 				e := wrap("MemberHealth", r.GetMeta(), items)
 				if err := o.print(cmd, &w, e, func(out io.Writer) error { return o.healthTable(out, r) }); err != nil || w.On {
 					return err
@@ -327,8 +325,7 @@ func newServerItem(m *headroomv1.MemberHealth) serverItem {
 		item.DiskFree = f.DiskFreeBytes
 	}
 	if m.ClockOffsetUs != nil {
-		s := float64(m.GetClockOffsetUs()) / 1e6
-		item.ClockOffsetS = &s
+		item.ClockOffsetS = new(float64(m.GetClockOffsetUs()) / 1e6)
 	}
 	for _, h := range m.GetHealth() {
 		item.Health = append(item.Health, alarmItem{h.GetCode(), h.GetSeverity(), h.GetText(), h.GetHint()})

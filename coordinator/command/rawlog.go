@@ -83,8 +83,7 @@ func printLog(cmd *cobra.Command, o *operator, cfg coordinator.Config, entries [
 	for _, e := range entries {
 		item := rawEntry{Index: e.Index, Term: e.Term, Type: e.Type, Bytes: len(e.Data), Stray: e.Stray}
 		if !e.At.IsZero() {
-			at := e.At.UTC().Format(time.RFC3339Nano)
-			item.At = &at
+			item.At = new(e.At.UTC().Format(time.RFC3339Nano))
 		}
 		if json.Valid(e.Data) {
 			item.Command = ledger.Redacted(e.Data)

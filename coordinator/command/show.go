@@ -25,8 +25,7 @@ func optWatts(uw *int64) *float64 {
 	if uw == nil {
 		return nil
 	}
-	w := watts(*uw)
-	return &w
+	return new(watts(*uw))
 }
 
 // shownWatts formats a power of a message for a table.
@@ -339,8 +338,7 @@ func seconds(ms *int64) *float64 {
 	if ms == nil {
 		return nil
 	}
-	s := float64(*ms) / 1000
-	return &s
+	return new(float64(*ms) / 1000)
 }
 
 func shownAge(ms int64) string { return cli.Age(time.Duration(ms) * time.Millisecond) }

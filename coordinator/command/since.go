@@ -30,8 +30,7 @@ func (s *sinceFlag) String() string { return s.text }
 
 // Set parses the value: a number is a revision.
 func (s *sinceFlag) Set(text string) error {
-	revision, err := strconv.ParseUint(text, 10, 64)
-	if err == nil {
+	if revision, err := strconv.ParseUint(text, 10, 64); err == nil {
 		*s = sinceFlag{text: text, revision: revision}
 		return nil
 	}

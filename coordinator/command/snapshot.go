@@ -113,8 +113,7 @@ func (o *operator) saved(cmd *cobra.Command, g *groupChange, file string, h snap
 		cli.Notef(cmd.ErrOrStderr(), "note: read from %s without asking the leader; it may be behind", h.Server)
 	}
 	if o.out.IsJSON() {
-		written := !g.dry
-		return o.out.JSON(cmd.OutOrStdout(), frame(h, "SnapshotSave", consistency, fileItem{File: file, Header: h, Written: &written}))
+		return o.out.JSON(cmd.OutOrStdout(), frame(h, "SnapshotSave", consistency, fileItem{File: file, Header: h, Written: new(!g.dry)}))
 	}
 	text := fmt.Sprintf("saved      %s: %s at revision %d, incarnation %d, %d bytes, by %s\n", file, h.Cluster, h.Revision, h.Incarnation, h.Bytes, h.Server)
 	if g.dry {
@@ -420,8 +419,7 @@ func (o *operator) fetchSnapshot(ctx context.Context, stale bool) (snapshot.Head
 	if err != nil {
 		return h, nil, o.explain(ctx, failure{err, "snapshot save", addr, true})
 	}
-	sum := sha256.Sum256(state)
-	if len(state) != h.Bytes || hex.EncodeToString(sum[:]) != h.SHA256 {
+	if sum := sha256.Sum256(state); len(state) != h.Bytes || hex.EncodeToString(sum[:]) != h.SHA256 {
 		return h, nil, &cli.Error{
 			Code: "bad-snapshot", Exit: cli.ExitFailed, Hint: "try again; nothing was written",
 			Message: fmt.Sprintf("snapshot save: %s sent %d of %d bytes, or others than it saved", addr, len(state), h.Bytes),

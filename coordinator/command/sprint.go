@@ -13,6 +13,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
+	"headroom/internal/each"
 	"headroom/units"
 )
 
@@ -111,10 +112,7 @@ func potItems(domains []*headroomv1.Domain) []potItem {
 func (o *operator) sprintText(w io.Writer, r *headroomv1.ListSprintsResponse) error {
 	var rows [][]string
 	for _, p := range r.GetSprints() {
-		var nodes []string
-		for _, n := range p.GetNodes() {
-			nodes = append(nodes, n.GetNode())
-		}
+		nodes := each.Of(p.GetNodes(), (*headroomv1.SprintNode).GetNode)
 		rows = append(rows, []string{
 			p.GetId(), p.GetState(), p.GetDomain(), p.GetClass(), cli.Age(time.Duration(p.GetAgeMs()) * time.Millisecond), shownJoules(p.GetEscrowUj()),
 			shownJoules(p.GetSpentUj()), cli.Opt(p.RefundedUj, shownJoules), cli.NodeSet(nodes), p.GetJob(),

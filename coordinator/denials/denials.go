@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"headroom/internal/durable"
+	"headroom/internal/each"
 	"headroom/internal/pause"
 	"headroom/internal/secure"
 	"headroom/ledger"
@@ -62,10 +63,7 @@ func New(c Config) *Store {
 
 // Deny records the denials of the log, and never waits.
 func (s *Store) Deny(all []ledger.Denial) {
-	more := make([]secure.Denial, 0, len(all))
-	for _, x := range all {
-		more = append(more, secure.Denial(x))
-	}
+	more := each.List(all, func(x ledger.Denial) secure.Denial { return secure.Denial(x) })
 	if s.denials.Add(more...) {
 		s.touch()
 		s.tell()

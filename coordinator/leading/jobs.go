@@ -91,8 +91,7 @@ func (l *jobLoop) report(r *headroomv1.ProgressReport) {
 // acknowledge records a scheduler's answer to a directive. An answer to an order that has been replaced since
 // does not apply to the one in force.
 func (l *jobLoop) acknowledge(a *headroomv1.DirectiveAck) {
-	subject, newest := l.schedulers.Subject(a.GetSeq())
-	if newest && l.reports.ack(l.epoch, a, subject) {
+	if subject, newest := l.schedulers.Subject(a.GetSeq()); newest && l.reports.ack(l.epoch, a, subject) {
 		l.tellAgain(subject)
 	}
 }

@@ -66,8 +66,7 @@ func (r *jobReports) report(m *headroomv1.ProgressReport, at time.Time) (due boo
 	}
 	maps.DeleteFunc(r.engines, func(_ string, e engineSample) bool { return at.Sub(e.at) > time.Hour })
 	for _, p := range m.GetJobs() {
-		was, ok := r.samples[p.GetId()]
-		if ok || len(r.samples) < reportedJobs {
+		if was, ok := r.samples[p.GetId()]; ok || len(r.samples) < reportedJobs {
 			due = due || mayStart(p) && !(mayStart(was.progress) && was.progress.GetRun() == p.GetRun()) || began(was.progress, p)
 			r.samples[p.GetId()] = sample{progress: p, at: at}
 		}

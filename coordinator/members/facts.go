@@ -78,8 +78,7 @@ func (f *Facts) Self() *headroomv1.ServerFacts {
 		case m.Self:
 			out.LastIndex, out.Commit = m.LastIndex, m.CommitIndex
 		case m.Leader && !m.Contact.IsZero():
-			ms := time.Since(m.Contact).Milliseconds()
-			out.LeaderContactMs = &ms
+			out.LeaderContactMs = new(time.Since(m.Contact).Milliseconds())
 		}
 	}
 	return out

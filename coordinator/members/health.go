@@ -11,6 +11,7 @@ import (
 	"headroom/consensus"
 	"headroom/coordinator/alarms"
 	"headroom/coordinator/view"
+	"headroom/internal/each"
 	"headroom/ledger"
 )
 
@@ -126,14 +127,12 @@ func (j judged) message(now time.Time) *headroomv1.MemberHealth {
 	m := &headroomv1.MemberHealth{Role: roleAway, ToVote: j.x.Voter, Leaving: j.x.Leaving, Facts: j.fact.said, Health: j.items(now)}
 	if j.fact.said != nil {
 		m.Role = j.fact.said.GetRole()
-		offset := j.fact.offset.Microseconds()
-		m.ClockOffsetUs = &offset
+		m.ClockOffsetUs = new(j.fact.offset.Microseconds())
 	}
 	if h := j.raft; h != nil {
 		m.Voter, m.Lag = h.Voter, h.Lag
 		if !h.Self && !h.Contact.IsZero() {
-			ms := now.Sub(h.Contact).Milliseconds()
-			m.LastContactMs = &ms
+			m.LastContactMs = new(now.Sub(h.Contact).Milliseconds())
 		}
 		if !h.Since.IsZero() {
 			ms := now.Sub(h.Since).Milliseconds()
@@ -266,10 +265,7 @@ func gossipKeys(members []*headroomv1.MemberHealth) []*headroomv1.HealthItem {
 	if len(order) < 2 {
 		return nil
 	}
-	var parts []string
-	for _, key := range order {
-		parts = append(parts, strings.Join(senders[key], ", ")+" with "+key)
-	}
+	parts := each.Of(order, func(key string) string { return strings.Join(senders[key], ", ") + " with " + key })
 	return []*headroomv1.HealthItem{{
 		Code: "gossip-keys", Severity: "warn", Text: "servers send gossip with different keys: " + strings.Join(parts, "; "),
 		Hint: "finish the key rotation: install the same gossip.key on all servers, and reload each with systemctl",

@@ -62,8 +62,7 @@ func (m *Members) Myself() *headroomv1.Member {
 		case peer.Self:
 			out.Commit, out.Voter = &peer.CommitIndex, peer.Voter
 		case peer.Leader && !peer.Contact.IsZero():
-			ms := time.Since(peer.Contact).Milliseconds()
-			out.LastContactMs = &ms
+			out.LastContactMs = new(time.Since(peer.Contact).Milliseconds())
 		}
 	}
 	return out

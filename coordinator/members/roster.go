@@ -9,6 +9,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/consensus"
 	"headroom/coordinator/statemachine"
+	"headroom/internal/each"
 	"headroom/ledger"
 )
 
@@ -104,10 +105,7 @@ func (r *Roster) others() []string {
 // names returns the members by this server's own log:
 // the servers in raft's list, and those that are to join.
 func (r *Roster) names() []string {
-	var out []string
-	for _, m := range r.group.Members() {
-		out = append(out, m.ID)
-	}
+	out := each.Of(r.group.Members(), func(m consensus.Member) string { return m.ID })
 	r.machine.View(func(st *ledger.State) {
 		for id, x := range st.Servers {
 			if !x.Leaving && !slices.Contains(out, id) {

@@ -72,8 +72,7 @@ func (m membership) steps() []step {
 // allKnow reports whether every server of the cluster has just reported that it supports the rules.
 func (m membership) allKnow(rules int) bool {
 	for _, h := range m.members {
-		f, ok := m.facts[h.ID]
-		if !ok || int(f.said.GetRulesNewest()) < rules || int(f.said.GetRulesOldest()) > rules {
+		if f, ok := m.facts[h.ID]; !ok || int(f.said.GetRulesNewest()) < rules || int(f.said.GetRulesOldest()) > rules {
 			return false
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"headroom/budget"
+	"headroom/internal/each"
 	"headroom/jobs/arbiter"
 	"headroom/progress"
 	"headroom/units"
@@ -88,11 +89,7 @@ func (c *Counts) own() []prometheus.Collector {
 }
 
 func policies() []string {
-	var out []string
-	for _, p := range budget.Policies() {
-		out = append(out, string(p))
-	}
-	return out
+	return each.Of(budget.Policies(), func(p budget.Policy) string { return string(p) })
 }
 
 // estimators are the policies by which finish times are foreseen and held against the truth.
@@ -171,11 +168,7 @@ func (c *Counts) Moved(kind string) {
 
 // moveKinds are what may be done about a job.
 func moveKinds() []string {
-	var out []string
-	for _, k := range arbiter.MoveKinds() {
-		out = append(out, k.String())
-	}
-	return out
+	return each.Of(arbiter.MoveKinds(), arbiter.MoveKind.String)
 }
 
 // Dropped counts n map tasks that will never run.

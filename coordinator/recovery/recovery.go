@@ -324,8 +324,7 @@ func (b Recovery) tidy(dir string) error {
 	}
 	note, _ := readNote(dir)
 	for _, was := range left {
-		stamp := strings.TrimPrefix(was, dir+".beginning-")
-		if note.Stamp == stamp {
+		if stamp := strings.TrimPrefix(was, dir+".beginning-"); note.Stamp == stamp {
 			b.Verb = note.Verb
 			_, err = b.putAside(dir, was, stamp)
 		} else {

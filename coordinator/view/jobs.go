@@ -5,6 +5,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/coordinator/arbitration"
+	"headroom/internal/each"
 	"headroom/ledger"
 )
 
@@ -22,8 +23,7 @@ func Job(j ledger.Job) *headroomv1.Job {
 		m.DeadlineS = new(j.Deadline.Seconds())
 	}
 	if j.Uncapped > 0 {
-		seconds := j.Uncapped.Seconds()
-		m.UncappedS = &seconds
+		m.UncappedS = new(j.Uncapped.Seconds())
 	}
 	if x := j.Stop; x != nil {
 		m.Stop = &headroomv1.EarlyStop{Tasks: x.Tasks, MinTasks: x.MinTasks, Reason: x.Reason, AtUs: x.At}
@@ -115,11 +115,9 @@ func Admission(a *ledger.Admission) *headroomv1.Admission {
 
 // TaskRanges are ranges of tasks.
 func TaskRanges(ranges []ledger.TaskRange) []*headroomv1.TaskRange {
-	out := make([]*headroomv1.TaskRange, 0, len(ranges))
-	for _, r := range ranges {
-		out = append(out, &headroomv1.TaskRange{First: r.First, Last: r.Last})
-	}
-	return out
+	return each.List(ranges, func(r ledger.TaskRange) *headroomv1.TaskRange {
+		return &headroomv1.TaskRange{First: r.First, Last: r.Last}
+	})
 }
 
 // droppedAtEnd is how many tasks an ended job did without. One that is done has done each of its tasks or dropped it; the

@@ -12,6 +12,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
+	"headroom/internal/each"
 	"headroom/internal/wire"
 	"headroom/ledger"
 	"headroom/units"
@@ -41,11 +42,7 @@ const StaleReport = 3 * time.Second
 
 // Nodes returns all nodes by name. On a follower h is nil, and what only the leader hears is absent.
 func Nodes(s *ledger.State, h *Heard) []*headroomv1.Node {
-	out := make([]*headroomv1.Node, 0, len(s.Nodes))
-	for _, n := range s.NodesByName() {
-		out = append(out, Node(s, h, n))
-	}
-	return out
+	return each.List(s.NodesByName(), func(n ledger.Node) *headroomv1.Node { return Node(s, h, n) })
 }
 
 // Node returns one node.
@@ -169,8 +166,7 @@ func microwatts(p *units.Power) *int64 {
 	if p == nil {
 		return nil
 	}
-	v := int64(*p)
-	return &v
+	return new(int64(*p))
 }
 
 // Domains returns all domains, parents before children. What is measured is absent if h is nil.
@@ -202,8 +198,7 @@ func domainMessage(s *ledger.State, d ledger.Domain, t ledger.Totals) *headroomv
 	m.RatedMaxUw, m.HighestUw = int64(d.RatedMax), cli.Known(int64(d.Highest), d.Highest > 0)
 	m.LostCharge, m.Sprint = string(d.LostCharge), sprintBudgetMessage(s, d)
 	if d.Back != nil {
-		back := int64(d.Back.Budget)
-		m.BackUw, m.BackAtUs = &back, d.Back.At
+		m.BackUw, m.BackAtUs = new(int64(d.Back.Budget)), d.Back.At
 	}
 	return m
 }

@@ -16,8 +16,7 @@ func Sprint(s *ledger.State, p ledger.Sprint) *headroomv1.SprintRecord {
 	}
 	switch {
 	case p.Closed:
-		back := int64(p.Refunded)
-		m.State, m.RefundedUj = "closed", &back
+		m.State, m.RefundedUj = "closed", new(int64(p.Refunded))
 	case p.Ended != "":
 		m.State = "ending"
 	}
@@ -25,8 +24,7 @@ func Sprint(s *ledger.State, p ledger.Sprint) *headroomv1.SprintRecord {
 		x := p.Shares[name]
 		n := &headroomv1.SprintNode{Node: name, EscrowUj: int64(x.Escrow), State: "sprinting"}
 		if x.Spent != nil {
-			uj := int64(*x.Spent)
-			n.SpentUj = &uj
+			n.SpentUj = new(int64(*x.Spent))
 		}
 		switch {
 		case x.Settled:

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"headroom/internal/cli"
 )
@@ -43,12 +44,7 @@ func (k Keys) Known() bool { return len(k.keys) > 0 }
 
 // Match reports whether the keys verify what private signs.
 func (k Keys) Match(private PrivateKey) bool {
-	for _, key := range k.keys {
-		if key.Equal(private.key.Public()) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(k.keys, func(key ed25519.PublicKey) bool { return key.Equal(private.key.Public()) })
 }
 
 // NewKey makes a pair.

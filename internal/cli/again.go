@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"headroom/internal/each"
 )
 
 // CommandLine returns a command with the arguments and flags that it was given, as a shell
@@ -37,10 +39,7 @@ func CommandLine(cmd *cobra.Command, without ...string) string {
 
 // ShellWords returns a command line as a shell takes it.
 func ShellWords(argv []string) string {
-	words := make([]string, len(argv))
-	for i, word := range argv {
-		words[i] = shellWord(word)
-	}
+	words := each.List(argv, shellWord)
 	return strings.Join(words, " ")
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+
+	"headroom/internal/each"
 )
 
 // JSON writes v, whose JSON is documented, in the format that was asked for: one
@@ -217,10 +219,7 @@ func (o *Output) writeRecords(w io.Writer, head []string, records []record) erro
 		}
 	}
 	for _, r := range records {
-		row := make([]string, len(head))
-		for i, name := range head {
-			row[i] = r.cells[name]
-		}
+		row := each.List(head, func(name string) string { return r.cells[name] })
 		if err := c.Write(row); err != nil {
 			return err
 		}

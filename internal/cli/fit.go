@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"headroom/internal/each"
 )
 
 const (
@@ -104,11 +106,7 @@ func (t Table) fit(lines [][]string, width []int, cols int, headed bool) ([][]st
 }
 
 func pick(from, at []int) []int {
-	out := make([]int, len(at))
-	for i, x := range at {
-		out[i] = from[x]
-	}
-	return out
+	return each.List(at, func(x int) int { return from[x] })
 }
 
 func tableWidth(width []int) int {
@@ -215,9 +213,5 @@ func FoldNamed(texts []string) []string {
 		}
 		names[rest] = append(names[rest], name)
 	}
-	out := make([]string, len(order))
-	for i, rest := range order {
-		out[i] = strings.TrimSpace(NodeSet(names[rest]) + " " + rest)
-	}
-	return out
+	return each.List(order, func(rest string) string { return strings.TrimSpace(NodeSet(names[rest]) + " " + rest) })
 }

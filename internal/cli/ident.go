@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"headroom/internal/each"
 )
 
 // crockford is the base-32 alphabet without letters that read like digits.
@@ -55,10 +57,7 @@ type foldName struct {
 // The order and repetition of names do not matter. Names are folded only when
 // prefix, suffix and number of digits agree, so n1 and n01 stay apart.
 func NodeSet(names []string) string {
-	cuts := make([]foldName, 0, len(names))
-	for _, name := range names {
-		cuts = append(cuts, cut(name))
-	}
+	cuts := each.List(names, cut)
 	slices.SortFunc(cuts, compareFold)
 	cuts = slices.Compact(cuts)
 	var parts []string

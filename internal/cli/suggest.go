@@ -25,8 +25,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	e := Usage("%s: %w", cmd.CommandPath(), err)
 	e.Hint = cmd.CommandPath() + " --help lists the flags"
-	unknown, ok := errors.AsType[*pflag.NotExistError](err)
-	if ok && unknown.GetSpecifiedShortnames() == "" {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
 		e.Message = cmd.CommandPath() + ": unknown flag --" + unknown.GetSpecifiedName()
 		e.Hint = flagHint(unknown.GetSpecifiedName(), flagNames(cmd), e.Hint)
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"headroom/internal/each"
 )
 
 // Table is rows of text under a header.
@@ -94,16 +96,9 @@ func (o *Output) selected(t Table) (Table, error) {
 		at = append(at, i)
 	}
 	pick := func(row []string) []string {
-		out := make([]string, len(at))
-		for i, from := range at {
-			out[i] = cell(row, from)
-		}
-		return out
+		return each.List(at, func(from int) string { return cell(row, from) })
 	}
-	rows := make([][]string, 0, len(t.Rows))
-	for _, row := range t.Rows {
-		rows = append(rows, pick(row))
-	}
+	rows := each.List(t.Rows, pick)
 	t.Head, t.Rows = pick(t.Head), rows
 	return t, nil
 }
@@ -246,16 +241,10 @@ func foldRows(rows [][]string) [][]string {
 	if len(rows) == 1 {
 		return rows
 	}
-	var names []string
-	for _, row := range rows {
-		names = append(names, cell(row, 0))
-	}
+	names := each.Of(rows, func(row []string) string { return cell(row, 0) })
 	one := []string{NodeSet(names)}
 	for i := 1; i < len(rows[0]); i++ {
-		var cells []string
-		for _, row := range rows {
-			cells = append(cells, cell(row, i))
-		}
+		cells := each.Of(rows, func(row []string) string { return cell(row, i) })
 		mean, ok := meanCell(cells)
 		if !ok {
 			return rows
@@ -333,8 +322,7 @@ func compareCells(a, b string) int {
 		return -1
 	}
 	x, okX := quantityOf(a)
-	y, okY := quantityOf(b)
-	if okX && okY {
+	if y, okY := quantityOf(b); okX && okY {
 		switch {
 		case x.value < y.value:
 			return -1

@@ -184,33 +184,33 @@ func (p Peers) Close() {
 func (p Peers) Options() []connect.ClientOption {
 	options := ClientOptions()
 	if p.token != "" {
-		options = append(options, connect.WithInterceptors(bearer(p.token)))
+		options = append(options, connect.WithInterceptors(Headers(func(h http.Header) { h.Set("Authorization", "Bearer "+p.token) })))
 	}
 	return options
 }
 
-// bearer adds a token to every call.
-type bearer string
+// Headers is an interceptor of clients that sets headers of every request.
+type Headers func(http.Header)
 
 // WrapUnary implements connect.Interceptor.
-func (b bearer) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+func (set Headers) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
-		r.Header().Set("Authorization", "Bearer "+string(b))
+		set(r.Header())
 		return next(ctx, r)
 	}
 }
 
 // WrapStreamingClient implements connect.Interceptor.
-func (b bearer) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+func (set Headers) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return func(ctx context.Context, s connect.Spec) connect.StreamingClientConn {
 		c := next(ctx, s)
-		c.RequestHeader().Set("Authorization", "Bearer "+string(b))
+		set(c.RequestHeader())
 		return c
 	}
 }
 
 // WrapStreamingHandler implements connect.Interceptor.
-func (b bearer) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+func (set Headers) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return next
 }
 

@@ -188,6 +188,14 @@ func ClientOptions() []connect.ClientOption {
 	return []connect.ClientOption{connect.WithReadMaxBytes(MaxMessage), connect.WithAcceptCompression("gzip", nil, nil)}
 }
 
+// Respond returns a message as the response of a call, or the error that stands for it.
+func Respond[T any](m *T, err error) (*connect.Response[T], error) {
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(m), nil
+}
+
 // BaseURL returns the URL of a server at addr (host:port).
 func BaseURL(addr string) string { return "http://" + addr }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"headroom/internal/cli"
+	"headroom/internal/each"
 )
 
 // Metric is one metric: what it is called, what it means, how it is labelled.
@@ -45,11 +46,7 @@ func Of(label, values string) Label { return Label{label, values} }
 
 // Words are the values of a label, in a row.
 func Words[S ~string](all []S) string {
-	row := make([]string, 0, len(all))
-	for _, s := range all {
-		row = append(row, string(s))
-	}
-	return strings.Join(row, ", ")
+	return strings.Join(each.List(all, func(s S) string { return string(s) }), ", ")
 }
 
 // Table is what a program tells, in the order of the page that lists it.
@@ -84,11 +81,7 @@ func (t Table) Rows() string {
 
 // LabelNames are the names of the labels, in order.
 func (m Metric) LabelNames() []string {
-	names := make([]string, 0, len(m.Labels))
-	for _, l := range m.Labels {
-		names = append(names, l.Name)
-	}
-	return names
+	return each.List(m.Labels, func(l Label) string { return l.Name })
 }
 
 // desc is a metric that is made of a value.
@@ -149,10 +142,7 @@ func (p *Points) Add(name string, value float64, labels ...string) bool {
 	if math.IsNaN(value) || math.IsInf(value, 0) || len(p.seen) >= PointsMost {
 		return false
 	}
-	clean := make([]string, len(labels))
-	for i, l := range labels {
-		clean[i] = cli.Clean(l[:min(len(l), LabelMost)])
-	}
+	clean := each.List(labels, func(l string) string { return cli.Clean(l[:min(len(l), LabelMost)]) })
 	key := name + "\xff" + strings.Join(clean, "\xff") // no label holds that byte
 	if p.seen[key] {
 		return false

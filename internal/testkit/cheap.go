@@ -26,8 +26,7 @@ func Cheap(tb testing.TB, size int, parse func()) {
 	if size > cheapInput {
 		tb.Skip("longer than the bounds are for")
 	}
-	took, heap := measured(parse)
-	if took > cheapTime || heap > cheapHeap {
+	if took, heap := measured(parse); took > cheapTime || heap > cheapHeap {
 		tb.Fatalf("an input of %d bytes takes %v and %d MB", size, took, heap>>20)
 	}
 }

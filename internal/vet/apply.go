@@ -481,8 +481,7 @@ func (o *order) sorted(v types.Object) bool {
 				names[root(o.info, x.Value)] = true
 			}
 		case *ast.CallExpr:
-			f := called(o.info, x)
-			if f == nil || x.Pos() < o.loop.End() || !sorts(f) {
+			if f := called(o.info, x); f == nil || x.Pos() < o.loop.End() || !sorts(f) {
 				return true
 			}
 			for _, a := range x.Args {

@@ -173,8 +173,7 @@ var unitName = regexp.MustCompile(`(^|_)(k?w|k?j|watts|joules)$`)
 func unitInTag(literal string) bool {
 	tag := reflect.StructTag(strings.Trim(literal, "`"))
 	for _, key := range []string{"json", "yaml"} {
-		name, _, _ := strings.Cut(tag.Get(key), ",")
-		if unitName.MatchString(name) {
+		if name, _, _ := strings.Cut(tag.Get(key), ","); unitName.MatchString(name) {
 			return true
 		}
 	}

@@ -41,8 +41,7 @@ func All() []*analysis.Analyzer {
 func written(pass *analysis.Pass) []*ast.File {
 	var files []*ast.File
 	for _, f := range pass.Files {
-		name := pass.Fset.Position(f.FileStart).Filename
-		if !strings.HasSuffix(name, "_test.go") && !ast.IsGenerated(f) {
+		if name := pass.Fset.Position(f.FileStart).Filename; !strings.HasSuffix(name, "_test.go") && !ast.IsGenerated(f) {
 			files = append(files, f)
 		}
 	}

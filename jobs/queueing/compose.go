@@ -1,10 +1,6 @@
 package queueing
 
-import (
-	"fmt"
-
-	"gonum.org/v1/gonum/mat"
-)
+import "gonum.org/v1/gonum/mat"
 
 // part is a PH that may be over before it began: Alpha may sum to less than 1. Stages
 // that some jobs skip are parts.
@@ -62,17 +58,8 @@ func sequence(parts ...part) part {
 }
 
 // mixture returns one of the distributions, the i-th with probability probabilities[i].
-func mixture(probabilities []float64, phs ...PH) (PH, error) {
-	if len(probabilities) != len(phs) {
-		return PH{}, bad("probabilities", "are %d for %d distributions", len(probabilities), len(phs))
-	}
-	if err := checkSize(phs, func(total, n int) int { return total + n }); err != nil {
-		return PH{}, err
-	}
+func mixture(probabilities []float64, phs ...PH) PH {
 	p := append([]float64(nil), probabilities...)
-	if err := checkProbabilities("probabilities", p); err != nil {
-		return PH{}, err
-	}
 	normalise(p)
 	var mixed PH
 	n := 0
@@ -88,7 +75,7 @@ func mixture(probabilities []float64, phs ...PH) (PH, error) {
 		mixed.A.Slice(at, at+x.Phases(), at, at+x.Phases()).(*mat.Dense).Copy(x.A)
 		at += x.Phases()
 	}
-	return mixed, nil
+	return mixed
 }
 
 // Scale returns the distribution of factor times the time: of the same work on a server that
@@ -100,21 +87,4 @@ func (p PH) Scale(factor float64) (PH, error) {
 	scaled := PH{Alpha: append([]float64(nil), p.Alpha...), A: mat.DenseCopyOf(p.A)}
 	scaled.A.Scale(1/factor, scaled.A)
 	return scaled, scaled.validate()
-}
-
-// checkSize checks every distribution and the number of phases that comes of them.
-func checkSize(phs []PH, add func(total, n int) int) error {
-	if len(phs) == 0 {
-		return bad("distributions", "are missing; give at least one")
-	}
-	total := 0
-	for i, p := range phs {
-		if err := p.validate(); err != nil {
-			return within(fmt.Sprintf("distributions[%d]", i), err)
-		}
-		if total = add(total, p.Phases()); total > MaxPhases {
-			return bad("distributions", "have %d phases in total; the maximum is %d", total, MaxPhases)
-		}
-	}
-	return nil
 }

@@ -183,6 +183,5 @@ func twoErlangs(n int, r1, r2, r3 float64) (PH, bool) {
 	if errA != nil || errB != nil {
 		return PH{}, false
 	}
-	p, err := mixture([]float64{weight, 1 - weight}, a, b)
-	return p, err == nil
+	return mixture([]float64{weight, 1 - weight}, a, b), true
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/cmplx"
 
+	lapack "gonum.org/v1/gonum/lapack/gonum"
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -296,57 +297,16 @@ type hessenberg struct {
 // newHessenberg reduces A by Householder's reflections (Golub and Van Loan, 7.4.2).
 func newHessenberg(a *mat.Dense) *hessenberg {
 	n, _ := a.Dims()
-	h, p := mat.DenseCopyOf(a), mat.NewDense(n, n, nil)
-	for i := range n {
-		p.Set(i, i, 1)
-	}
-	v := mat.NewVecDense(n, nil)
-	for k := range max(0, n-2) {
-		if !reflection(h, k, v) {
-			continue
-		}
-		mirror(h, v, true)
-		mirror(h, v, false)
-		mirror(p, v, false)
-		for i := k + 2; i < n; i++ {
-			h.Set(i, k, 0)
-		}
+	h, tau, work := mat.DenseCopyOf(a), make([]float64, n-1), make([]float64, n)
+	of := h.RawMatrix()
+	lapack.Implementation{}.Dgehrd(n, 0, n-1, of.Data, of.Stride, tau, work, n)
+	p := mat.DenseCopyOf(h)
+	of = p.RawMatrix()
+	lapack.Implementation{}.Dorghr(n, 0, n-1, of.Data, of.Stride, tau, work, n)
+	for i := range n { // below the subdiagonal stand the reflections
+		clear(h.RawRowView(i)[:max(0, i-1)])
 	}
 	return &hessenberg{h: h, p: p, n: n}
-}
-
-// reflection sets v to the unit vector whose reflection clears column k of h below the
-// subdiagonal; false where it is clear.
-func reflection(h *mat.Dense, k int, v *mat.VecDense) bool {
-	n := v.Len()
-	v.Zero()
-	norm, below := 0.0, 0.0
-	for i := k + 1; i < n; i++ {
-		x := h.At(i, k)
-		v.SetVec(i, x)
-		norm = math.Hypot(norm, x)
-		if i > k+1 {
-			below = math.Max(below, math.Abs(x))
-		}
-	}
-	if below == 0 {
-		return false
-	}
-	v.SetVec(k+1, v.AtVec(k+1)+math.Copysign(norm, v.AtVec(k+1)))
-	v.ScaleVec(1/mat.Norm(v, 2), v)
-	return true
-}
-
-// mirror multiplies m by I - 2vv' from the left or the right.
-func mirror(m *mat.Dense, v *mat.VecDense, left bool) {
-	var u mat.VecDense
-	if left {
-		u.MulVec(m.T(), v)
-		m.RankOne(m, -2, v, &u)
-	} else {
-		u.MulVec(m, v)
-		m.RankOne(m, -2, &u, v)
-	}
 }
 
 // turn gives P'x: a vector in the coordinates of H.

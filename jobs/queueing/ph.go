@@ -196,9 +196,6 @@ func chain(n int, rate func(i int) float64) PH {
 
 // hyper returns exponential with one of the rates, chosen by the probabilities.
 func hyper(probabilities, rates []float64) (PH, error) {
-	if len(probabilities) != len(rates) {
-		return PH{}, bad("rates", "are %d for %d probabilities", len(rates), len(probabilities))
-	}
 	branches := make([]PH, len(rates))
 	for i, rate := range rates {
 		var err error
@@ -206,7 +203,7 @@ func hyper(probabilities, rates []float64) (PH, error) {
 			return PH{}, bad(fmt.Sprintf("rates[%d]", i), "is %v; it must be above 0 and finite", rate)
 		}
 	}
-	return mixture(probabilities, branches...)
+	return mixture(probabilities, branches...), nil
 }
 
 func isRate(x float64) bool { return x > 0 && !math.IsInf(x, 1) }

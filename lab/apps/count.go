@@ -29,13 +29,13 @@ type entry struct {
 // counts is how often each word was seen.
 type counts map[string]*uint64
 
-// add counts word n times. Only a word seen for the first time is copied.
+// add counts word n times. Only a word seen for the first time is copied; one without letters is none.
 func (c counts) add(word []byte, n uint64) {
 	if p, ok := c[string(word)]; ok {
 		*p += n
-		return
+	} else if len(word) > 0 {
+		c[string(word)] = &n
 	}
-	c[string(word)] = &n
 }
 
 // letters maps a byte to itself in lower case when it belongs to a word, and to
@@ -60,31 +60,23 @@ func (c counts) countWords(r io.Reader) error {
 	for {
 		n, err := r.Read(buf)
 		for _, b := range buf[:n] {
-			if low := letters[b]; low != 0 && len(word) < wordMax {
-				word = append(word, low)
-				continue
+			low := letters[b]
+			if low == 0 || len(word) >= wordMax {
+				c.add(word, 1)
+				word = word[:0]
 			}
-			word = c.flush(word)
-			if low := letters[b]; low != 0 {
+			if low != 0 {
 				word = append(word, low)
 			}
 		}
 		if err == io.EOF {
-			c.flush(word)
+			c.add(word, 1)
 			return nil
 		}
 		if err != nil {
 			return err
 		}
 	}
-}
-
-// flush counts word, when there is one, and gives its memory back empty.
-func (c counts) flush(word []byte) []byte {
-	if len(word) > 0 {
-		c.add(word, 1)
-	}
-	return word[:0]
 }
 
 // countLines adds the lines of r, each "word<TAB>count".
@@ -102,27 +94,24 @@ func (c counts) countLines(r io.Reader) error {
 	return lines.Err()
 }
 
-// countFiles counts all files from the beginning, with read as the reader of one.
-func countFiles(files []string, read func(counts, io.Reader) error) (counts, error) {
+// reader adds what one file has.
+type reader func(counts, io.Reader) error
+
+// countFiles counts all files from the beginning.
+func countFiles(files []string, read reader) (counts, error) {
 	c := make(counts)
 	for _, name := range files {
-		if err := countFile(c, name, read); err != nil {
+		f, err := os.Open(name)
+		if err != nil {
 			return nil, err
+		}
+		err = read(c, f)
+		_ = f.Close() // only read
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return c, nil
-}
-
-func countFile(c counts, name string, read func(counts, io.Reader) error) error {
-	f, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	if err := read(c, f); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
 }
 
 // sorted is all entries in the order of their words.
@@ -153,11 +142,8 @@ func (c counts) entries() []entry {
 // write prints one line an entry.
 func write(w io.Writer, all []entry) error {
 	out := bufio.NewWriterSize(w, readSize)
-	line := make([]byte, 0, 128)
 	for _, e := range all {
-		line = append(append(line[:0], e.word...), '\t')
-		line = append(strconv.AppendUint(line, e.count, 10), '\n')
-		if _, err := out.Write(line); err != nil {
+		if _, err := fmt.Fprintf(out, "%s\t%d\n", e.word, e.count); err != nil {
 			return err
 		}
 	}

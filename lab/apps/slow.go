@@ -53,11 +53,16 @@ func Slow(key string) float64 {
 	return math.Pow(1-u*(1-math.Pow(slowMost, -slowBeta)), -1/slowBeta)
 }
 
-// slowly returns what to do after each pass: a pause that makes the pass take that many times as long.
-func slowly(times float64) func() {
+// slowly returns what to do after each pass: a pause that makes the pass take as many times as long as this attempt
+// does, by the folder of attempts; none without a folder.
+func slowly(dir string) (func(), error) {
+	if dir == "" {
+		return func() {}, nil
+	}
+	times, err := slowness(dir)
 	began := time.Now()
 	return func() {
 		time.Sleep(time.Duration((times - 1) * float64(time.Since(began))))
 		began = time.Now()
-	}
+	}, err
 }

@@ -27,7 +27,7 @@ func TestReadLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	jobs := l.Jobs(1)
-	if l.Containers != 8 || l.For != 2*time.Minute || len(l.Budget) != 2 || l.Budget[1].Budget.Watts() != 55.5 || len(jobs) != 4 || len(l.notes()) != 0 {
+	if l.Containers != 8 || l.For != 2*time.Minute || len(l.Budget) != 2 || l.Budget[1].Budget.Watts() != 55.5 || len(jobs) != 4 {
 		t.Errorf("%+v", l)
 	}
 	if j := jobs[2]; j.Class != Urgent || j.Arrival != 4*time.Second || j.Tasks != 6 || j.Task != 4*time.Second || j.Deadline != 20*time.Second || j.Floor != 1 || jobs[0].Deadline != 0 || jobs[0].Floor != 0.5 {
@@ -38,9 +38,9 @@ func TestReadLoad(t *testing.T) {
 		"text":                 {`"containers": 8`, `"containers": "8"`, "stdin:1:18: containers cannot be a string"},
 		"unknown field":        {`"for_s"`, `"for"`, `stdin:1:19: unknown field "for"`},
 		"no time":              {`"for_s": 120`, `"for_s": 0`, "for_s is 0: must be from 1 to 86400"},
-		"a late first step":    {`"at_s": 0`, `"at_s": 5`, "budget[0].at_s is 5; the first step begins at 0"},
-		"steps out of order":   {`"at_s": 60`, `"at_s": 0`, "budget[1].at_s is 0, not after the step before, at 0"},
-		"no watts":             {`, "w": 55.5`, ``, "budget[1].w is missing"},
+		"a late first step":    {`"at_s": 0`, `"at_s": 5`, "budget[0].at_s is 5: must be from 0 to 0"},
+		"steps out of order":   {`"at_s": 60`, `"at_s": 0`, "budget[1].at_s is 0: must be from 0.001 to 86400"},
+		"no watts":             {`, "w": 55.5`, ``, "budget[1].w is 0: must be from 1"},
 		"negative watts":       {`"w": 55.5`, `"w": -1`, "budget[1].w is -1: must be from 1 to 1e+06"},
 		"no such class":        {`{"class": "urgent", "arrival_s": 4`, `{"class": "rush", "arrival_s": 4`, `jobs[3].class "rush": must be urgent or tolerant`},
 		"late arrival":         {`"arrival_s": 10.5`, `"arrival_s": 121`, "jobs[2].arrival_s is 121: must be from 0 to 120"},
@@ -48,7 +48,7 @@ func TestReadLoad(t *testing.T) {
 		"too many tasks":       {`"tasks": 8`, `"tasks": 100000`, "the number of tasks of all jobs is 100086: must be from 1 to 100000"},
 		"instant tasks":        {`"tasks": 8, "task_s": 4`, `"tasks": 8, "task_s": 0`, "jobs[2].task_s is 0: must be from 0.001 to 3600"},
 		"a deadline at once":   {`"deadline_s": 20, "floor": 1}]`, `"deadline_s": 0, "floor": 1}]`, "jobs[3].deadline_s is 0"},
-		"a floor of nothing":   {`"floor": 0.5},`, `"floor": 0},`, "jobs[0].floor is 0: must be above 0, and at most 1 for all tasks"},
+		"a floor of nothing":   {`"floor": 0.5},`, `"floor": 0},`, "jobs[0].floor is 0: must be from 0.001 to 1"},
 		"cut short":            {`"floor": 1}]}`, `"floor": 1}`, "it ends too early"},
 		"a number beyond all":  {`"w": 55.5`, `"w": 1e999`, "stdin:1:"},
 		"a second document":    {`"floor": 1}]}`, `"floor": 1}]} {}`, "a second document"},
@@ -60,10 +60,6 @@ func TestReadLoad(t *testing.T) {
 		if text == tiny || !ok || e.Exit != cli.ExitUsage || !strings.Contains(e.Message, x.want) || e.Hint == "" {
 			t.Errorf("%s: %v, want %s", name, err, x.want)
 		}
-	}
-	low, err := readLoad(strings.NewReader(strings.Replace(tiny, "55.5", "20", 1)), "-")
-	if err != nil || len(low.notes()) != 1 || !strings.Contains(low.notes()[0], "cannot be held below 32.1 W") {
-		t.Errorf("%v, %v", err, low.notes())
 	}
 }
 
@@ -87,11 +83,10 @@ func FuzzReadLoad(f *testing.F) {
 			}
 			arrival = j.Arrival
 		}
-		_ = l.notes()
 		if tasks > 2000 || l.For > time.Hour {
 			return
 		}
-		r := newRun(l, 1, member(3*time.Second, usual).decide())
+		r := newRun(&l, 1, member(3*time.Second, usual).decide())
 		if r.run() && len(r.live) > 0 {
 			t.Errorf("%q: %d jobs have not ended", text, len(r.live))
 		}
@@ -121,7 +116,6 @@ func TestCommandRefuses(t *testing.T) {
 		{[]string{"--seeds", "1"}, "bounds need more than one"},
 		{[]string{"--seeds", "1001"}, "bounds need more than one"},
 		{[]string{"--load", "stedy"}, `unknown --load "stedy"`},
-		{[]string{"--optimum", "--load", "heavy"}, "it generates its own cases"},
 		{[]string{"--load", t.TempDir()}, "--load: read"},
 	} {
 		_, err := execute(t, "", x.args...)
@@ -150,7 +144,7 @@ func TestCommandAnswers(t *testing.T) {
 	t.Parallel()
 	text, err := execute(t, tiny, "--load", "-", "--seeds", "3")
 	degraded(t, err)
-	for _, want := range []string{"load stdin, 3 seeds from 1001", "VARIANT", "dias-sweep-40", "arbiter-no-holds", "AGAINST", "urgent-first-spend"} {
+	for _, want := range []string{"BASELINE", "dias-sweep-40", "VERDICT", "urgent-first-spend"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
@@ -206,9 +200,6 @@ func TestOneClass(t *testing.T) {
 	degraded(t, err)
 	if strings.Contains(text, "tolerant_mean_s") || strings.Contains(text, "urgent_missed") || !strings.Contains(text, "urgent_mean_s") {
 		t.Errorf("%s", text)
-	}
-	if text, err = execute(t, file, "--load", "-", "--seeds", "2"); !strings.Contains(text, " - ") {
-		t.Errorf("%v\n%s", err, text)
 	}
 }
 

@@ -1,52 +1,40 @@
 package arbitration
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
 	"time"
 
 	"headroom/lab/report"
+	"headroom/units"
 )
 
-// At equal cost: a member gives up no more tasks than the baseline, but for qualitySlack, and takes no more joules, but
-// for joulesSlack of them. Members are chosen by half of that of energy where one is, since other seeds give other figures.
+// At equal cost: what a member may give up and take more than the baseline. Members are chosen by half of joulesSlack where one is.
 const (
 	qualitySlack = 0.005
 	joulesSlack  = 0.01
 )
 
-// figure is a figure of a run as it is printed and judged.
+// figure is a figure of a run that is judged.
 type figure struct {
-	head, name string
-	// scale turns it into the column's unit, which is printed with so many digits.
-	scale  float64
-	digits int
-	// sign is 1 if less is better, -1 if more is; 0 if it is not judged.
-	sign float64
-	// slack is the difference that counts as level, absolute or as a part of the baseline's.
-	slack    float64
+	name     string
+	sign     float64 // 1 if less is better, -1 if more is
+	slack    float64 // the difference that counts as level, absolute or as a part of the baseline's
 	relative bool
 }
 
-func figures() []figure {
-	return []figure{
-		{head: "URGENT", name: UrgentMean, scale: 1, digits: 1, sign: 1},
-		{head: "P95", name: UrgentP95, scale: 1, digits: 1, sign: 1},
-		{head: "MISSED", name: UrgentMissed, scale: 100, digits: 1, sign: 1},
-		{head: "TOLERANT", name: TolerantMean, scale: 1, sign: 1},
-		{head: "P95", name: TolerantP95, scale: 1, sign: 1},
-		{head: "QUALITY", name: TolerantQuality, scale: 100, digits: 1, sign: -1, slack: qualitySlack},
-		{head: "ENERGY", name: EnergyJ, scale: 1e-3, sign: 1, slack: joulesSlack, relative: true},
-		{head: "PER TASK", name: energyPerTaskJ, scale: 1},
-		{head: "SPRINTS", name: SprintJ, scale: 1e-3, digits: 1},
-		{head: "WEIGHTED", name: WeightedS, scale: 1, digits: 2},
-	}
-}
-
-// judgedFigures are those that are judged.
 func judgedFigures() []figure {
-	return slices.DeleteFunc(figures(), func(f figure) bool { return f.sign == 0 })
+	return []figure{
+		{name: UrgentMean, sign: 1},
+		{name: UrgentP95, sign: 1},
+		{name: UrgentMissed, sign: 1},
+		{name: TolerantMean, sign: 1},
+		{name: TolerantP95, sign: 1},
+		{name: TolerantQuality, sign: -1, slack: qualitySlack},
+		{name: EnergyJ, sign: 1, slack: joulesSlack, relative: true},
+	}
 }
 
 // Standing is how the member stands against a baseline in one figure.
@@ -61,60 +49,44 @@ const (
 
 // Judged is one figure of a baseline against the member of our family at its cost.
 type Judged struct {
-	Baseline string `json:"baseline"`
-	Member   string `json:"member"`
-	Figure   string `json:"figure"`
-	// Behind is by how much the member is worse, seed by seed; below 0: better.
-	Behind report.Stat `json:"behind"`
-	// Verdict is ahead or behind where the difference lies on one side of 0, beyond the slack of the figure, by bounds
-	// that hold for all figures of a load at once (see Answer.judge). Met: it is not behind.
-	Verdict Standing `json:"verdict"`
-	Met     bool     `json:"met"`
-	Note    string   `json:"note"`
+	Baseline string      `json:"baseline"`
+	Member   string      `json:"member"`
+	Figure   string      `json:"figure"`
+	Behind   report.Stat `json:"behind"`  // by how much the member is worse, seed by seed; below 0: better
+	Verdict  Standing    `json:"verdict"` // ahead or behind where that is beyond the slack of the figure, see Answer.judge
+	Met      bool        `json:"met"`     // it is not behind
+	Note     string      `json:"note"`
 }
 
-// Verdict is the sum of the figures against one baseline.
+// Verdict is the sum of the figures against one baseline: met where the member is ahead in some figure and behind in none, order
+// where it is level in all, and short where it is behind in some.
 type Verdict struct {
 	Baseline string `json:"baseline"`
 	Member   string `json:"member"`
-	// Verdict is met where the member is ahead in some figure and behind in none, order where it is level in all, and
-	// short where it is behind in some.
-	Verdict string `json:"verdict"`
-	Ahead   int    `json:"ahead"`
-	Behind  int    `json:"behind"`
+	Verdict  string `json:"verdict"`
+	Ahead    int    `json:"ahead"`
+	Behind   int    `json:"behind"`
 }
-
-// aheadLeast is in how many of the figures the arbiter must be ahead of some baseline.
-const aheadLeast = 3
 
 // choose picks the member of the family that stands against a baseline, by their results on the tuning seeds. For
 // each reserve, the price of quality is fitted to the baseline's quality, as low as qualitySlack lets it be.
-func (c contest) choose(run func([]variant) ([]Result, error), baseline *Result) (chosen variant, note string, err error) {
+func (c *contest) choose(ctx context.Context, t *tuning, baseline *Result) (chosen variant, note string) {
 	var members []variant
 	for _, keep := range c.reserves {
 		var of []variant
 		for _, p := range c.prices {
 			of = append(of, c.member(p, keep))
 		}
-		results, err := run(of)
-		if err != nil {
-			return chosen, "", err
-		}
 		members = append(members, of...)
-		if p, ok := fit(of, results, baseline.Figures[TolerantQuality].Mean-0.8*qualitySlack); ok {
+		if p, ok := fit(of, t.run(ctx, of), baseline.Figures[TolerantQuality].Mean-0.8*qualitySlack); ok {
 			members = append(members, c.member(p, keep))
 		}
 	}
-	results, err := run(members)
-	if err != nil {
-		return chosen, "", err
-	}
-	at, note := best(baseline, results)
-	return members[at], note, nil
+	at, note := best(baseline, t.run(ctx, members))
+	return members[at], note
 }
 
-// fit returns the price at which members give up no more than quality leaves: between two neighbours whose qualities
-// are above and below it, on a line over the logarithm of the price. False where none is below it.
+// fit returns the price between two neighbours whose qualities are above and below one, on a line over the logarithm of the price.
 func fit(members []variant, results []Result, quality float64) (time.Duration, bool) {
 	for i := 1; i < len(members); i++ {
 		above, below := results[i-1].Figures[TolerantQuality].Mean, results[i].Figures[TolerantQuality].Mean
@@ -131,50 +103,38 @@ func fit(members []variant, results []Result, quality float64) (time.Duration, b
 	return 0, false
 }
 
-// best returns the member at a baseline's cost whose worst time is best beside the baseline's. At its cost is a member
-// that gives up no more tasks, and takes no more energy and joules of sprints, all within what counts as equal: for both
-// kinds of joules a part of all that the baseline takes, since a sprint that costs no more than that is no spending.
-// Where none is at its cost, joules of sprints count least, and quality most.
+// best returns the member at a baseline's cost whose worst time is best beside the baseline's. Both kinds of joules are equal within a part
+// of all that the baseline takes. Where none is at its cost, joules of sprints count least, and quality most.
 func best(baseline *Result, members []Result) (at int, note string) {
-	quality := func(m *Result) bool { return m.more(TolerantQuality, baseline) >= -qualitySlack }
-	within := func(figure string, slack float64) func(m *Result) bool {
-		return func(m *Result) bool { return m.more(figure, baseline) <= slack*baseline.Figures[EnergyJ].Mean }
-	}
-	energy, sprints := within(EnergyJ, joulesSlack/2), within(SprintJ, joulesSlack)
+	const noSprints = "at equal quality and energy; no member takes as few joules of sprints"
+	all, inf := baseline.Figures[EnergyJ].Mean, math.Inf(1)
 	for _, level := range []struct {
-		note string
-		all  []func(m *Result) bool
+		note                     string
+		quality, energy, sprints float64
 	}{
-		{"at equal quality, energy and joules of sprints", []func(m *Result) bool{quality, energy, sprints}},
-		{"at equal quality and energy; no member takes as few joules of sprints", []func(m *Result) bool{quality, energy}},
-		{"at equal quality and energy; no member takes as few joules of sprints", []func(m *Result) bool{quality, within(EnergyJ, joulesSlack)}},
-		{"at equal quality; no member takes as little energy", []func(m *Result) bool{quality}},
-		{"no member gives up as few tasks", nil},
+		{"at equal quality, energy and joules of sprints", qualitySlack, joulesSlack / 2 * all, all * joulesSlack},
+		{noSprints, qualitySlack, joulesSlack / 2 * all, inf},
+		{noSprints, qualitySlack, joulesSlack * all, inf},
+		{"at equal quality; no member takes as little energy", qualitySlack, inf, inf},
+		{"no member gives up as few tasks", inf, inf, inf},
 	} {
 		least := math.Inf(1)
-		at = -1
 		for i := range members {
 			m := &members[i]
-			fits := !slices.ContainsFunc(level.all, func(f func(m *Result) bool) bool { return !f(m) })
+			fits := m.more(TolerantQuality, baseline) >= -level.quality && m.more(EnergyJ, baseline) <= level.energy && m.more(SprintJ, baseline) <= level.sprints
 			if x := m.worst(baseline); fits && x < least {
-				least, at = x, i
+				least, at, note = x, i, level.note
 			}
 		}
-		if at >= 0 {
-			return at, level.note
+		if note != "" {
+			break
 		}
 	}
-	return 0, "nothing is known of the baseline"
+	return at, note
 }
 
-// more returns by how much more the member has of a figure than a baseline; 0 where one does not have it.
 func (m *Result) more(figure string, baseline *Result) float64 {
-	x, known := m.Figures[figure]
-	y, too := baseline.Figures[figure]
-	if !known || !too {
-		return 0
-	}
-	return x.Mean - y.Mean
+	return m.Figures[figure].Mean - baseline.Figures[figure].Mean
 }
 
 // worst returns the time of the member that is worst beside the baseline's, as a part of that.
@@ -188,9 +148,8 @@ func (m *Result) worst(baseline *Result) float64 {
 	return worst
 }
 
-// judge holds a member against a baseline, seed by seed. It is one of so many baselines: the bounds that decide hold
-// for all their figures at once with the confidence of one (Bonferroni), since of 70 figures that are level, two or
-// three would else be called ahead or behind by chance.
+// judge holds a member against a baseline, seed by seed. It is one of so many baselines: the bounds that decide hold for all their
+// figures at once (Bonferroni).
 func (a *Answer) judge(baseline, member *Result, note string, baselines int) {
 	v, all := Verdict{Baseline: baseline.Name, Member: member.Name}, judgedFigures()
 	for _, f := range all {
@@ -198,48 +157,160 @@ func (a *Answer) judge(baseline, member *Result, note string, baselines int) {
 		if len(ours) < 2 || len(ours) != len(theirs) {
 			continue // the load has no such class, or not in every seed
 		}
-		each, slack := f.behind(ours, theirs), f.slack
+		each, slack := less(ours, theirs, f.sign), f.slack
 		if f.relative {
 			slack *= meanOf(theirs)
 		}
-		j := Judged{Baseline: baseline.Name, Member: member.Name, Figure: f.name, Behind: report.Of(each), Note: note}
-		j.Verdict = standing(report.Within(each, 1-(1-report.Confidence)/float64(baselines*len(all))), slack)
-		if j.Met = j.Verdict != Behind; !j.Met {
-			j.Note = fmt.Sprintf("%s; by %s", note, j.Behind)
+		j := Judged{Baseline: baseline.Name, Member: member.Name, Figure: f.name, Behind: report.Of(each), Verdict: Level, Met: true, Note: note}
+		switch bounds := report.Within(each, 1-(1-report.Confidence)/float64(baselines*len(all))); {
+		case bounds.Low > slack:
+			j.Verdict, j.Met, j.Note = Behind, false, fmt.Sprintf("%s; by %s", note, j.Behind)
 			v.Behind++
-		}
-		if j.Verdict == Ahead {
+		case bounds.High < -slack:
+			j.Verdict = Ahead
 			v.Ahead++
 		}
 		a.Judged = append(a.Judged, j)
 	}
-	switch {
-	case v.Behind > 0:
-		v.Verdict = "short"
-	case v.Ahead == 0:
+	if v.Verdict = "met"; v.Ahead == 0 {
 		v.Verdict = "order"
-	default:
-		v.Verdict = "met"
+	}
+	if v.Behind > 0 {
+		v.Verdict = "short"
 	}
 	a.Verdicts = append(a.Verdicts, v)
 }
 
-// standing is the verdict on a difference with such bounds.
-func standing(f report.Stat, slack float64) Standing {
-	switch {
-	case f.Low > slack:
-		return Behind
-	case f.High < -slack:
-		return Ahead
-	}
-	return Level
-}
-
-// behind returns by how much ours is worse, seed by seed.
-func (f *figure) behind(ours, theirs []float64) []float64 {
-	each := make([]float64, len(ours))
-	for i := range each {
-		each[i] = f.sign * (ours[i] - theirs[i])
+// less returns ours less theirs, seed by seed, times a sign.
+func less(ours, theirs []float64, sign float64) (each []float64) {
+	for i := range ours {
+		each = append(each, sign*(ours[i]-theirs[i]))
 	}
 	return each
+}
+
+// shortfalls are the baselines that the arbiter is behind, and the load itself if the arbiter is ahead in fewer than three figures.
+func (a *Answer) shortfalls() (out []string) {
+	ahead, judged := map[string]bool{}, map[string]bool{}
+	for _, j := range a.Judged {
+		if judged[j.Figure] = true; j.Verdict == Ahead {
+			ahead[j.Figure] = true
+		}
+		if !j.Met {
+			out = append(out, fmt.Sprintf("%s behind %s in %s", a.Load, j.Baseline, j.Figure))
+		}
+	}
+	if least := min(3, len(judged)); len(ahead) < least {
+		out = append(out, fmt.Sprintf("%s ahead in %d figures of %d", a.Load, len(ahead), least))
+	}
+	return out
+}
+
+// Figures of a run, by name. A class without jobs has none.
+const (
+	UrgentMean      = "urgent_mean_s"
+	UrgentP95       = "urgent_p95_s"
+	UrgentMissed    = "urgent_missed"
+	TolerantMean    = "tolerant_mean_s"
+	TolerantP95     = "tolerant_p95_s"
+	TolerantQuality = "tolerant_quality"
+	EnergyJ         = "energy_j"
+	SprintJ         = "sprint_j"
+	energyPerTaskJ  = "energy_per_task_j"
+	WeightedS       = "weighted_s"
+)
+
+// Served is a job that has ended: how long it took, and how many of its tasks it has computed and given up.
+type Served struct {
+	Job
+
+	Took          time.Duration
+	Done, Dropped int
+}
+
+// figures returns the figures of a run that has ended.
+func (r *run) figures() map[string]float64 {
+	var jobs []Served
+	tasks := 0
+	for _, j := range r.jobs {
+		jobs = append(jobs, Served{j.Job, j.end - j.Arrival, j.done, j.dropped})
+		tasks += j.done
+	}
+	out := FiguresOf(jobs)
+	out[SprintJ], out[EnergyJ], out["sprints"], out["holds"] = r.spent, r.energy, float64(r.sprints), float64(r.holds)
+	if tasks > 0 {
+		out[energyPerTaskJ] = r.energy / float64(tasks)
+	}
+	return out
+}
+
+// FiguresOf returns the figures of a run's jobs: latencies, missed deadlines and quality by class, and the objective.
+// A class without jobs has none.
+func FiguresOf(jobs []Served) map[string]float64 {
+	sum := 0.0
+	for i := range jobs {
+		sum += jobs[i].cost(jobs[i].Took, jobs[i].Dropped)
+	}
+	out := map[string]float64{WeightedS: sum / float64(max(1, len(jobs)))}
+	for _, c := range []Class{Urgent, Tolerant} {
+		var took []float64
+		missed, due, done, all := 0, 0, 0, 0
+		for i := range jobs {
+			j := &jobs[i]
+			if j.Class != c {
+				continue
+			}
+			took = append(took, j.Took.Seconds())
+			done, all = done+j.Done, all+j.Tasks
+			if j.Deadline > 0 {
+				due++
+				if j.Took > j.Deadline {
+					missed++
+				}
+			}
+		}
+		if len(took) == 0 {
+			continue
+		}
+		slices.Sort(took)
+		name := string(c)
+		out[name+"_mean_s"], out[name+"_p95_s"] = meanOf(took), took[min(len(took)-1, int(math.Ceil(0.95*float64(len(took))))-1)]
+		out[name+"_quality"] = float64(done) / float64(all)
+		if due > 0 {
+			out[name+"_missed"] = float64(missed) / float64(due)
+		}
+	}
+	return out
+}
+
+// The objective as the study states it, apart from the arbiter's own constants: what a second of the tolerant class counts of one of the
+// urgent, what a second past a deadline counts on top, and the price of a percent of a job's tasks, s.
+const (
+	tolerantWeight = 1.0 / 20
+	lateWeight     = 2
+	percentPrice   = 3
+)
+
+// cost returns what a job costs that took so long and gave up so many tasks. The first task that it may give up costs
+// half of the price, the last one and a half.
+func (j *Job) cost(took time.Duration, dropped int) float64 {
+	cost := took.Seconds()
+	if j.Deadline > 0 {
+		cost += lateWeight * max(0, (took-j.Deadline).Seconds())
+	}
+	if all := j.Tasks - units.Ratio(j.Floor).Least(j.Tasks); dropped > 0 && all > 0 {
+		given := float64(dropped)
+		cost += percentPrice * 100 / float64(j.Tasks) * (given/2 + given*given/2/float64(all))
+	}
+	if j.Class == Tolerant {
+		cost *= tolerantWeight
+	}
+	return cost
+}
+
+func meanOf(xs []float64) (sum float64) {
+	for _, x := range xs {
+		sum += x / float64(len(xs))
+	}
+	return sum
 }

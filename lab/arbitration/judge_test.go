@@ -139,7 +139,7 @@ func TestMutantsAreBehind(t *testing.T) {
 			}
 			c.member = func(price time.Duration, keep reserve) variant {
 				v := member(price, keep)
-				return variant{name: v.name, says: v.says, price: price, keep: keep, decide: func() decider {
+				return variant{name: v.name, says: v.says, price: price, decide: func() decider {
 					o := v.decide().(*joint) //nolint:forcetypeassert // member makes no others
 					o.edit = x.edit
 					return o
@@ -193,8 +193,7 @@ func TestHoldsGain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := figure{name: UrgentMean, sign: 1}
-	gain := report.Of(c.behind(results[0].each[UrgentMean], results[1].each[UrgentMean]))
+	gain := report.Of(less(results[0].each[UrgentMean], results[1].each[UrgentMean], 1))
 	if l.Name != "narrow" || results[0].Figures["holds"].Mean < 1 || results[1].Figures["holds"].Mean != 0 || gain.High >= 0 {
 		t.Errorf("%s: %.1f holds, urgent jobs end %v s later", l.Name, results[0].Figures["holds"].Mean, gain)
 	}

@@ -9,12 +9,8 @@ import (
 	"headroom/units"
 )
 
-// The optimum is searched on small cases that are known in advance, in a fluid model of the machines: work is infinitely
-// divisible, and all machines run as one. What is searched is exhaustive but for two grids: how long each stretch
-// between arrivals begins with a sprint, and how much each job gives up.
-//
-// Nothing else is decided. A job need only be preempted when another comes. Inside a stretch, joules are best
-// spent first, since all that runs there ends sooner. After the last arrival all joules are spent at once.
+// The optimum is searched in a fluid model of the machines: work is infinitely divisible, and all run as one. The search is exhaustive but
+// for two grids: how long each stretch between arrivals begins with a sprint, and how much each job gives up. Joules are best spent first.
 const (
 	sprintGrid = 10 * time.Second
 	dropLevels = 4 // from nothing to all that the floor leaves
@@ -31,28 +27,24 @@ type flow struct {
 // flowOf is the fluid model of a load's machines at full load under its first budget.
 func flowOf(l *Load) flow {
 	r := newRun(l, 0, nil)
-	f := flow{refill: r.refill, potMost: r.potMost, watts: rise(r.cluster.nodes).Watts()}
-	f.slow, f.fast = r.cluster.speeds()
+	f := flow{refill: r.refill, potMost: r.potMost, watts: rise(r.nodes).Watts()}
+	f.slow, f.fast = speeds(r.nodes)
 	return f
 }
 
-// problem is one case of which all jobs are known.
 type problem struct {
 	flow
 
-	jobs    []Job     // by their arrival
+	jobs    []Job
 	work    []float64 // of each job without what it gives up, container seconds
 	dropped []int
 	best    float64
 }
 
-// state is how far a schedule is.
 type state struct {
-	now  float64 // s
-	pot  float64 // J
-	left []float64
-	ends []float64 // s; 0 while it has not ended
-	cost float64   // of the jobs that have ended
+	now, pot   float64   // s, J
+	left, ends []float64 // container seconds, and s; 0 while a job has not ended
+	cost       float64   // of the jobs that have ended
 }
 
 // optimum returns the least cost of jobs whose tasks take these times, s.
@@ -87,12 +79,11 @@ func (p *problem) drops(from int, times [][]float64) {
 // solve tries the stretch that begins when a job comes, and those after it.
 func (p *problem) solve(from int, s state) {
 	s.now = p.jobs[from].Arrival.Seconds()
-	last := from == len(p.jobs)-1
 	until := math.Inf(1)
-	if !last {
+	if from < len(p.jobs)-1 {
 		until = p.jobs[from+1].Arrival.Seconds()
 	}
-	if p.bound(&s, from) >= p.best {
+	if p.bound(&s) >= p.best {
 		return
 	}
 	var here []int
@@ -102,7 +93,7 @@ func (p *problem) solve(from int, s state) {
 		}
 	}
 	permute(here, 0, func(order []int) {
-		if last {
+		if math.IsInf(until, 1) {
 			p.best = min(p.best, p.pass(s, order, until, math.Inf(1)).cost)
 			return
 		}
@@ -115,19 +106,14 @@ func (p *problem) solve(from int, s state) {
 	})
 }
 
-// bound returns what a schedule costs at the least: jobs that have come end no sooner than now, and all work takes its
-// time at full speed.
-func (p *problem) bound(s *state, from int) float64 {
+// bound returns what a schedule costs at the least: jobs that have come end no sooner than now, and all work takes its time at full speed.
+func (p *problem) bound(s *state) float64 {
 	sum := s.cost
 	for i := range p.jobs {
 		if s.ends[i] > 0 {
 			continue
 		}
-		begins := p.jobs[i].Arrival.Seconds()
-		if i <= from {
-			begins = s.now
-		}
-		sum += p.costOf(i, begins+s.left[i]/p.fast)
+		sum += p.costOf(i, max(s.now, p.jobs[i].Arrival.Seconds())+s.left[i]/p.fast)
 	}
 	return sum
 }
@@ -137,7 +123,6 @@ func (p *problem) costOf(i int, at float64) float64 {
 	return j.cost(time.Duration((at-j.Arrival.Seconds())*float64(time.Second)), p.dropped[i])
 }
 
-// permute calls f with all orders of a list.
 func permute(list []int, from int, f func([]int)) {
 	if from >= len(list)-1 {
 		f(list)
@@ -183,29 +168,26 @@ func (p *problem) pass(s state, order []int, until, sprint float64) state {
 	return s
 }
 
-// Tasks of the cases are short, so that the machines come near the fluid.
-const caseTask = 400 * time.Millisecond
-
-// smallCase draws two to four jobs of both classes, some with tight deadlines.
+// smallCase draws two to four jobs of both classes, some with tight deadlines. Tasks are short, so that the machines come near the fluid.
 func smallCase(seed uint64) (jobs []Job) {
+	const task = 400 * time.Millisecond
 	r := drawn(seed, streamUrgent)
 	for range 2 + r.IntN(3) {
 		at := time.Duration(r.IntN(10)) * sprintGrid
 		if r.IntN(2) == 0 {
-			jobs = append(jobs, Job{Class: Urgent, Arrival: at, Tasks: 400 + r.IntN(800), Task: caseTask, Deadline: time.Duration(15+r.IntN(60)) * time.Second, Floor: 1})
+			jobs = append(jobs, Job{Class: Urgent, Arrival: at, Tasks: 400 + r.IntN(800), Task: task, Deadline: time.Duration(15+r.IntN(60)) * time.Second, Floor: 1})
 			continue
 		}
-		jobs = append(jobs, Job{Class: Tolerant, Arrival: at, Tasks: 1000 + r.IntN(3000), Task: caseTask, Floor: 0.6})
+		jobs = append(jobs, Job{Class: Tolerant, Arrival: at, Tasks: 1000 + r.IntN(3000), Task: task, Floor: 0.6})
 	}
 	return sorted(jobs)
 }
 
 // Optimum compares the arbiter with the offline optimum of small cases.
 type Optimum struct {
-	Seed  uint64 `json:"seed"`
-	Cases []Case `json:"cases"`
-	// Mean and Worst are the arbiter's costs over the optimum's, Other the mean of urgent-first.
-	Mean  float64 `json:"mean"`
+	Seed  uint64  `json:"seed"`
+	Cases []Case  `json:"cases"`
+	Mean  float64 `json:"mean"` // of the arbiter's costs over the optimum's
 	Worst float64 `json:"worst"`
 	Other float64 `json:"urgent_first_mean"`
 }
@@ -219,7 +201,6 @@ type Case struct {
 	UrgentFirst float64 `json:"urgent_first"`
 }
 
-// measureOptimum compares on cases of these seeds.
 func measureOptimum(ctx context.Context, seeds seedRange) (*Optimum, error) {
 	out := &Optimum{Seed: seeds.first}
 	l := &Load{Name: "small", Containers: perServer, For: time.Minute, Budget: []Step{{0, 250 * units.Watt}}, Jobs: smallCase}
@@ -234,8 +215,8 @@ func measureOptimum(ctx context.Context, seeds seedRange) (*Optimum, error) {
 		for _, j := range l.draw(seed) {
 			times = append(times, j.times)
 		}
-		cost := func(r *Result) float64 { return r.each[WeightedS][i] * float64(len(jobs)) }
-		c := Case{Seed: seed, Jobs: len(jobs), Optimum: optimum(f, jobs, times), Arbiter: cost(&results[0]), UrgentFirst: cost(&results[1])}
+		c := Case{Seed: seed, Jobs: len(jobs), Optimum: optimum(f, jobs, times)}
+		c.Arbiter, c.UrgentFirst = results[0].each[WeightedS][i]*float64(len(jobs)), results[1].each[WeightedS][i]*float64(len(jobs))
 		out.Cases = append(out.Cases, c)
 		out.Mean, out.Other = out.Mean+c.Arbiter/c.Optimum/n, out.Other+c.UrgentFirst/c.Optimum/n
 		out.Worst = max(out.Worst, c.Arbiter/c.Optimum)

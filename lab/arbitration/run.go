@@ -1,84 +1,64 @@
 package arbitration
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
 
+	"headroom/budget"
 	"headroom/jobs/scaling/runs"
 	"headroom/lab/events"
 	"headroom/units"
 )
 
-// The clock of a run.
 const (
-	lookEvery = 5 * time.Second
-	planEvery = time.Second
-	// lookSoonest is the least time between two looks: jobs that come, begin and end are looked at soon.
-	lookSoonest = time.Second
-	// lag is how long it takes until a decided share holds.
-	lag = time.Second
-	// drainMost is how long the jobs of a load may take after the last has come.
-	drainMost = 12 * time.Hour
-	// downFor is how long a failed machine is away.
-	downFor = time.Minute
-	// hair is what rounding may leave of a task, s.
-	hair = 1e-9
-)
-
-// The joules that sprints of a server of 28 containers may take, and the shortest sprint by a timer.
-const (
-	joulesServer = 9 * units.Kilojoule
+	lookEvery    = 5 * time.Second
+	lookSoonest  = time.Second         // between two looks: jobs that come, begin and end are looked at soon
+	planEvery    = time.Second         // the watts are divided
+	lag          = time.Second         // until a decided share holds
+	drainMost    = 12 * time.Hour      // the jobs may take after the last has come
+	downFor      = time.Minute         // a failed machine is away
+	hair         = 1e-9                // s, what rounding may leave of a task
+	joulesServer = 9 * units.Kilojoule // for sprints of a server of 28 containers
 	refillServer = 25 * units.Watt
-	sprintLeast  = 10 // s
+	sprintLeast  = 10 // s, by a timer
 )
 
 // run is one run of one way to decide.
 type run struct {
-	load    *Load
-	cluster *cluster
-	jobs    []*job // all, by their arrival
-	came    int
+	load   *Load
+	nodes  []*node
+	budget units.Power
+	jobs   []*job // all, by their arrival
+	came   int
 	// clock has what is due: changes of the budget, failures, shares on their way, arrivals and the end of the sprint. Tasks
 	// end by the clocks of their machines.
 	clock   events.Clock[time.Duration, func()]
 	decider decider
+	live    []*job // that have come and not ended
+	dirty   bool   // the plan must be made again
 
-	live  []*job // that have come and not ended
-	dirty bool   // the plan must be made again
+	pot, potMost, refill float64 // what is left and the most, J, and W
+	sprint               *sprint
+	spent, energy        float64 // J
+	sprints, holds       int
 
-	pot, potMost   float64 // J
-	refill         float64 // W
-	sprint         *sprint
-	spent, energy  float64 // J
-	sprints, holds int
-
-	// ended are the jobs that have ended since the last look, reports those that the decider receives.
-	ended, reports []*job
-	// soon: a job has come or ended, or a sprint is over, so that a look ought to follow.
-	soon bool
-	// wake is when the decider must look before its turn; 0 for never.
-	wake time.Duration
-	// book is what runs teach about how jobs scale; nil where nothing is learned.
-	book *runs.Book
+	ended, reports []*job        // that have ended since the last look, and those that the decider receives
+	soon           bool          // a job has come or ended, or a sprint is over, so that a look ought to follow
+	wake           time.Duration // when the decider must look before its turn; 0 for never
+	book           *runs.Book    // what runs teach about how jobs scale; nil where nothing is learned
 }
 
 // Ranks of what is due at one time.
-const (
-	rankBudget uint8 = iota
-	rankLater
-	rankArrival
-	rankSprint
-)
+const rankBudget, rankLater, rankArrival, rankSprint = 0, 1, 2, 3
 
-// sprint is the one that is open.
 type sprint struct {
-	job    *job
-	nodes  []*node
-	end    events.ID
-	over   bool    // its end has come
-	escrow float64 // J
-	drawn  float64 // J
+	job           *job
+	nodes         []*node
+	end           events.ID
+	over          bool    // its end has come
+	escrow, drawn float64 // J
 }
 
 // decider decides. pick returns the job whose task begins next, nil for none; look is the job loop's turn.
@@ -90,22 +70,20 @@ type decider interface {
 func newRun(l *Load, seed uint64, d decider) *run {
 	part := float64(l.Containers) / perServer
 	r := &run{
-		load: l, cluster: newCluster(l.Containers, l.Budget[0].Budget), jobs: l.draw(seed), decider: d,
+		load: l, nodes: newNodes(l.Containers), budget: l.Budget[0].Budget, dirty: true, jobs: l.draw(seed), decider: d,
 		potMost: joulesServer.Joules() * part, refill: refillServer.Watts() * part,
 	}
-	if _, learns := d.(learning); learns {
-		r.book = &runs.Book{}
-	}
 	r.pot = r.potMost
+	r.divide()
 	for _, s := range l.Budget {
 		r.clock.Schedule(s.At, rankBudget, func() {
-			r.cluster.limit(s.Budget)
-			r.apply()
+			r.budget, r.dirty = s.Budget, true
+			r.divide()
 		})
 	}
 	if l.Fails > 0 {
 		x := drawn(seed, streamFailures)
-		for _, n := range r.cluster.nodes {
+		for _, n := range r.nodes {
 			arrivals(x, l.Fails, l.For, func(at time.Duration) { r.clock.Schedule(at, rankLater, func() { r.fail(n) }) })
 		}
 	}
@@ -120,7 +98,6 @@ func newRun(l *Load, seed uint64, d decider) *run {
 	return r
 }
 
-// now is the time of the run.
 func (r *run) now() time.Duration { return r.clock.Now() }
 
 // fail takes a machine away for a while: its tasks begin again elsewhere.
@@ -146,7 +123,6 @@ func (r *run) fail(n *node) {
 // run runs the jobs to their end, and reports whether that was before drainMost.
 func (r *run) run() bool {
 	nextLook, nextPlan, looked := lookEvery, planEvery, time.Duration(0)
-	r.replan()
 	for most := r.load.For + drainMost; r.now() < r.load.For || r.came < len(r.jobs) || len(r.live) > 0; {
 		if r.now() >= most {
 			return false
@@ -171,9 +147,7 @@ func (r *run) run() bool {
 		}
 		if nextPlan <= now {
 			nextPlan += planEvery
-			if r.dirty {
-				r.replan()
-			}
+			r.divide()
 		}
 		r.hand()
 		r.pace()
@@ -182,36 +156,35 @@ func (r *run) run() bool {
 	return true
 }
 
-// next returns when something happens next.
 func (r *run) next() time.Duration {
 	at := events.Never[time.Duration]()
 	if due, ok := r.clock.Until(); ok {
 		at = due
 	}
-	for _, n := range r.cluster.nodes {
-		if d, ok := n.next(); ok {
-			at = min(at, r.now()+d)
+	for _, n := range r.nodes {
+		if until, ok := n.running.Next(); ok && n.speed > 0 {
+			at = min(at, r.now()+seconds((until-n.done)/n.speed))
 		}
 	}
 	return at
 }
 
-// pass lets time go by.
 func (r *run) pass(to time.Duration) {
 	dt := max(0, to-r.now()).Seconds()
 	r.clock.Advance(to)
-	escrow := 0.0
+	room, draws := r.potMost, units.Power(0)
 	if s := r.sprint; s != nil {
 		for _, n := range s.nodes {
 			s.drawn += max(0, (n.draws-n.base).Watts()) * dt
 		}
-		escrow = s.escrow
+		room -= s.escrow
 	}
-	r.energy += r.cluster.draws().Watts() * dt
-	r.pot = min(r.potMost-escrow, r.pot+r.refill*dt)
-	for _, n := range r.cluster.nodes {
+	for _, n := range r.nodes {
+		draws += n.draws
 		n.done += n.speed * dt
 	}
+	r.energy += draws.Watts() * dt
+	r.pot = min(room, r.pot+r.refill*dt)
 	for _, j := range r.live {
 		j.measure(dt)
 	}
@@ -219,7 +192,7 @@ func (r *run) pass(to time.Duration) {
 
 // complete takes the tasks that have ended off their machines.
 func (r *run) complete() {
-	for _, n := range r.cluster.nodes {
+	for _, n := range r.nodes {
 		ended := false
 		for until, ok := n.running.Next(); ok && until <= n.done+hair; until, ok = n.running.Next() {
 			_, a, _ := n.running.Pop()
@@ -249,16 +222,17 @@ func (r *run) over(j *job) {
 	}
 }
 
-// replan divides the watts again.
-func (r *run) replan() {
-	r.dirty = false
-	r.cluster.plan()
-	r.apply()
+// divide divides the watts again where that must be.
+func (r *run) divide() {
+	if r.dirty {
+		r.dirty = false
+		plan(r.nodes, r.budget)
+		r.apply()
+	}
 }
 
-// apply gives the machines their caps.
 func (r *run) apply() {
-	for _, n := range r.cluster.nodes {
+	for _, n := range r.nodes {
 		n.cap = n.base
 		if r.sprint != nil && slices.Contains(r.sprint.nodes, n) {
 			n.cap = n.sprinting()
@@ -275,9 +249,8 @@ func rise(nodes []*node) (sum units.Power) {
 	return sum
 }
 
-// nodesOf returns the machines that run tasks of a job.
 func (r *run) nodesOf(j *job) (out []*node) {
-	for _, n := range r.cluster.nodes {
+	for _, n := range r.nodes {
 		if slices.ContainsFunc(j.running, func(a *attempt) bool { return a.node == n }) {
 			out = append(out, n)
 		}
@@ -321,14 +294,15 @@ func (r *run) settle() {
 
 // drop takes up to n tasks that have not begun away from a job, within its floor.
 func (r *run) drop(j *job, n int) {
-	j.dropped += max(0, min(n, j.droppable()))
+	floor := units.Ratio(j.Floor).Least(len(j.times))
+	j.dropped += max(0, min(n, j.pending()-len(j.again), len(j.times)-j.dropped-floor))
 	r.over(j)
 }
 
 // hand starts tasks in free containers.
 func (r *run) hand() {
 	for {
-		n := r.cluster.place()
+		n := slices.MaxFunc(r.nodes, func(a, b *node) int { return a.free() - b.free() })
 		if n.free() == 0 {
 			return
 		}
@@ -339,8 +313,141 @@ func (r *run) hand() {
 		if !j.began {
 			j.began, j.first, r.wake = true, r.now(), r.now()+lookSoonest
 		}
-		n.start(j, j.take())
+		task := j.take()
+		a := &attempt{job: j, task: task, until: n.done + j.times[task], from: n.done, node: n, slow: 1}
+		a.id = n.running.Push(a.until, 0, a)
+		j.running = append(j.running, a)
 		n.settle()
 		r.dirty = true
 	}
 }
+
+// The machines of the study: each container is a twenty-eighth of the server of CAB's study.
+const (
+	perServer   = 28
+	idleServer  = 100 * units.Watt
+	ratedServer = 350 * units.Watt
+	riseServer  = 100 * units.Watt // of a sprint, above the cap
+	exponent    = 1.15             // of dynamic power over speed
+	nodesMost   = 4
+	slowest     = 0.05 // the speed below which no cap brings a machine, as a part of full speed
+)
+
+// scaled returns a server's power scaled to so many containers.
+func scaled(p units.Power, containers int) units.Power {
+	return p * units.Power(containers) / perServer
+}
+
+// node is one machine: its containers run tasks at one speed, which follows from its cap and from how many of them are busy.
+type node struct {
+	name        string
+	containers  int
+	idle, rated units.Power
+	base, cap   units.Power // its share of the budget, and what it may draw now: more in a sprint
+	most        units.Power // bounds its share; 0 for no bound
+	down        bool
+
+	// running are its tasks in the order of their ends, in time that passes as fast as they run.
+	running events.Queue[float64, *attempt]
+	// speed is how fast its tasks run, as a part of full speed; draws is what it draws. done is the time of running: the
+	// work that a task that began at time 0 would have done, in seconds at full speed.
+	speed float64
+	draws units.Power
+	done  float64
+}
+
+func (n *node) floor() units.Power { return n.idle + n.idle/8 }
+
+func (n *node) sprinting() units.Power { return min(n.rated, n.base+scaled(riseServer, n.containers)) }
+
+type attempt struct {
+	job         *job
+	task        int
+	from, until float64 // the node's done when it began, and when it ends
+	node        *node
+	id          events.ID // in node.running
+	slow        float64   // how many times as long it takes for the other tasks of its job as it would alone
+}
+
+// settle brings speed and draw up to the cap and to what runs.
+func (n *node) settle() {
+	if n.down {
+		n.speed, n.draws = 0, 0
+		return
+	}
+	n.speed, n.draws = speedAt(n.cap, n.idle, n.rated, n.containers, n.running.Len())
+}
+
+// speedAt returns how fast tasks run on a machine under a cap with so many of its containers busy, as a part
+// of full speed, and what the machine draws then.
+func speedAt(limit, idle, rated units.Power, containers, busy int) (speed float64, draws units.Power) {
+	if busy == 0 {
+		return 0, idle
+	}
+	dynamic := float64(rated-idle) * float64(busy) / float64(containers)
+	room := max(0, float64(limit-idle))
+	speed = math.Pow(room/dynamic, 1/exponent)
+	switch {
+	case speed >= 1:
+		return 1, idle + units.Power(dynamic)
+	case speed < slowest:
+		return slowest, idle + units.Power(dynamic*math.Pow(slowest, exponent))
+	}
+	return speed, idle + units.Power(room)
+}
+
+func (n *node) free() int {
+	if n.down {
+		return 0
+	}
+	return n.containers - n.running.Len()
+}
+
+func newNodes(containers int) (nodes []*node) {
+	count := min(nodesMost, containers)
+	for i := range count {
+		n := containers / count
+		if i < containers%count {
+			n++
+		}
+		nodes = append(nodes, &node{name: fmt.Sprintf("n%02d", i+1), containers: n, idle: scaled(idleServer, n), rated: scaled(ratedServer, n)})
+	}
+	return nodes
+}
+
+// plan divides a budget among machines as the coordinators do, by what each can use.
+func plan(all []*node, watts units.Power) {
+	var nodes []budget.Node
+	for _, n := range all {
+		demand := n.idle + units.Power(float64(n.rated-n.idle)*float64(n.running.Len())/float64(n.containers))
+		most := n.rated
+		if n.most > 0 {
+			most = min(most, n.most)
+		}
+		if n.down {
+			demand, most = n.idle, n.idle
+		}
+		nodes = append(nodes, budget.Node{Name: n.name, Domain: "site", Least: n.floor(), Most: most, Demand: demand, Weight: float64(n.containers)})
+	}
+	tree, err := budget.NewTree([]budget.Domain{{Name: "site", Budget: max(watts, 1)}})
+	if err != nil {
+		panic(err) // one domain with a budget above 0 W is a tree
+	}
+	caps := budget.Divide(tree, nodes, budget.Weighted).Caps
+	for _, n := range all {
+		n.base = caps[n.name]
+	}
+}
+
+// speeds returns how much work all containers do in a second if all are busy, under the caps and in a sprint.
+func speeds(nodes []*node) (slow, fast float64) {
+	for _, n := range nodes {
+		base, _ := speedAt(n.base, n.idle, n.rated, n.containers, n.containers)
+		sprint, _ := speedAt(n.sprinting(), n.idle, n.rated, n.containers, n.containers)
+		slow, fast = slow+base*float64(n.containers), fast+sprint*float64(n.containers)
+	}
+	return slow, fast
+}
+
+// seconds returns seconds as a time, rounded up.
+func seconds(s float64) time.Duration { return time.Duration(math.Ceil(s * float64(time.Second))) }

@@ -3,6 +3,7 @@ package arbitration
 import (
 	"context"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -11,11 +12,8 @@ import (
 	"headroom/lab/report"
 )
 
-// Jobs whose tasks slow each other down, the more of them run: the true curve is the machines' own; who decides learns it
-// from the runs that have ended, as the scheduler does, or not at all.
-
-// meter measures a run of a job: integrals over time of its containers, of their square, and of them times the part of
-// their power that machines may draw.
+// meter measures a run of a job whose tasks slow each other down: integrals over time of its containers, of their square, and of them times
+// the part of their power that machines may draw. Policies learn the machines' curve from it, or not at all.
 type meter struct{ busy, square, power float64 }
 
 func (j *job) measure(dt float64) {
@@ -30,7 +28,6 @@ func (j *job) measure(dt float64) {
 	}
 }
 
-// teach notes a run that is over.
 func (j *job) teach(b *runs.Book) {
 	if b == nil || j.Name == "" || j.meter.busy <= 0 || j.done == 0 {
 		return
@@ -80,46 +77,31 @@ func (r *run) pace() {
 // scaleType is one of the four types of scaling; empty for none.
 type scaleType string
 
-// The types of scaling.
-const (
-	typeI   scaleType = "I"
-	typeII  scaleType = "II"
-	typeIII scaleType = "III"
-	typeIV  scaleType = "IV"
-)
+const typeI, typeII, typeIII, typeIV scaleType = "I", "II", "III", "IV"
 
 // slowness returns how many times as long a task takes on n containers as on one.
 func (x scaleType) slowness(n int) float64 {
 	c := float64(n)
 	switch x {
-	case typeI:
 	case typeII:
 		return math.Pow(c, 0.2)
 	case typeIII:
 		return 0.95 + 0.05*c
 	case typeIV:
 		return 1 + 0.02*(c-1) + 0.005*c*(c-1)
+	default:
+		return 1
 	}
-	return 1
 }
 
-// scalingFor is how long jobs of the scaling load come: long enough for some twenty of each type.
-const scalingFor = 3 * time.Hour
-
-// fourTypes are the jobs of the scaling load.
-func fourTypes(seed uint64) (jobs []Job) {
-	arrivals(drawn(seed, streamUrgent), time.Minute, scalingFor, func(at time.Duration) { jobs = append(jobs, urgentJob(at)) })
-	r, all := drawn(seed, streamTolerant), []scaleType{typeI, typeII, typeIII, typeIV}
-	arrivals(r, 2*time.Minute, scalingFor, func(at time.Duration) {
-		x := all[r.IntN(len(all))]
-		jobs = append(jobs, Job{Class: Tolerant, Arrival: at, Tasks: 40 + r.IntN(41), Task: based(12), Floor: 1, Name: "type-" + string(x), Scales: x})
-	})
-	return sorted(jobs)
-}
-
-// scalingLoad is the load of `powerlab arbitrate --scaling`.
+// scalingLoad is the load of `powerlab arbitrate --scaling`: for three hours, long enough for some twenty of each type.
 func scalingLoad() Load {
-	return Load{Name: "scaling", Says: "urgent jobs once a minute, tolerant ones of the four types of scaling every two minutes, for three hours", Containers: perServer, For: scalingFor, Budget: cut(), Jobs: fourTypes}
+	const span = 3 * time.Hour
+	jobs := streams(span, time.Minute, urgentJob, 2*time.Minute, func(r *rand.Rand, at time.Duration) []Job {
+		x := []scaleType{typeI, typeII, typeIII, typeIV}[r.IntN(4)]
+		return []Job{{Class: Tolerant, Arrival: at, Tasks: 40 + r.IntN(41), Task: based(12), Floor: 1, Name: "type-" + string(x), Scales: x}}
+	})
+	return Load{Name: "scaling", Containers: perServer, For: span, Budget: cut(), Jobs: jobs}
 }
 
 // Scaling is the benefit of knowing how jobs scale, for each policy.
@@ -132,37 +114,26 @@ type Scaling struct {
 
 // ScalingPair is one way to decide with and without curves.
 type ScalingPair struct {
-	Name string `json:"name"`
-	// With and Without are its figures; Change is the difference, seed by seed, and Arbiter that of the arbiter with curves
-	// to this one with curves.
+	Name    string                 `json:"name"`
 	With    map[string]report.Stat `json:"with"`
 	Without map[string]report.Stat `json:"without"`
-	Change  map[string]report.Stat `json:"change"`
-	Arbiter map[string]report.Stat `json:"arbiter"`
+	Change  map[string]report.Stat `json:"change"`  // the difference, seed by seed
+	Arbiter map[string]report.Stat `json:"arbiter"` // that of the arbiter with curves to this one with curves
 }
 
-// scalers are who is compared: the arbiter, and the baselines that run jobs side by side and give up no task.
-func scalers() []variant {
-	all := []variant{member(noPrice, usual)}
-	for _, b := range baselines() {
-		if slices.Contains([]string{"cab", "cab-urgent-first", "urgent-first", "urgent-first-fair"}, b.name) {
-			all = append(all, b.with(0))
-		}
-	}
-	return all
-}
-
-// learning is a way to decide that learns how jobs scale.
-type learning struct{ decider }
-
-// measureScaling compares on these seeds.
+// measureScaling compares the arbiter, and the baselines that run jobs side by side and give up no task, on these seeds.
 func measureScaling(ctx context.Context, seeds seedRange) (*Scaling, error) {
 	l := scalingLoad()
+	ways := []variant{member(noPrice, usual)}
+	for _, b := range baselines() {
+		if slices.Contains([]string{"cab", "cab-urgent-first", "urgent-first", "urgent-first-fair"}, b.name) {
+			ways = append(ways, b.with(0))
+		}
+	}
 	var all []variant
-	for _, v := range scalers() {
-		curves := v
-		curves.decide = func() decider { return learning{v.decide()} }
-		all = append(all, curves, v)
+	for _, v := range ways {
+		all = append(all, v, v)
+		all[len(all)-2].learns = true
 	}
 	results, err := runAll(ctx, &l, all, seeds)
 	if err != nil {
@@ -171,18 +142,12 @@ func measureScaling(ctx context.Context, seeds seedRange) (*Scaling, error) {
 	out := &Scaling{Seed: seeds.first, Seeds: seeds.count, Load: l.Name}
 	for i := 0; i < len(results); i += 2 {
 		with, without := results[i], results[i+1]
-		out.Pairs = append(out.Pairs, ScalingPair{
-			Name: with.Name, With: with.Figures, Without: without.Figures, Change: changes(&with, &without), Arbiter: changes(&results[0], &with),
-		})
+		p := ScalingPair{with.Name, with.Figures, without.Figures, map[string]report.Stat{}, map[string]report.Stat{}}
+		for name, xs := range with.each {
+			p.Change[name] = report.Of(less(xs, without.each[name], 1))
+			p.Arbiter[name] = report.Of(less(results[0].each[name], xs, 1))
+		}
+		out.Pairs = append(out.Pairs, p)
 	}
 	return out, nil
-}
-
-// changes are the differences of two results, seed by seed, with their bounds.
-func changes(a, b *Result) map[string]report.Stat {
-	out, less := map[string]report.Stat{}, figure{sign: 1}
-	for name, xs := range a.each {
-		out[name] = report.Of(less.behind(xs, b.each[name]))
-	}
-	return out
 }

@@ -94,7 +94,7 @@ func TestKnowingHowJobsScalePays(t *testing.T) {
 		if !r.run() {
 			t.Fatal("jobs have not ended")
 		}
-		cost[knows] = weighted(r.served())
+		cost[knows] = r.figures()[WeightedS]
 		if !knows {
 			continue
 		}
@@ -120,9 +120,9 @@ func TestKnowingHowJobsScalePays(t *testing.T) {
 func TestScalingCommand(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
-		"--scaling cannot be combined with --load": {"--scaling", "--load", "steady"},
-		"--seeds 1: must be from 2":                {"--scaling", "--seeds", "1"},
-		"--optimum and --scaling cannot":           {"--scaling", "--optimum"},
+		"[load scaling] were all set":    {"--scaling", "--load", "steady"},
+		"--seeds 1: must be from 2":      {"--scaling", "--seeds", "1"},
+		"[optimum scaling] were all set": {"--scaling", "--optimum"},
 	} {
 		if text, err := execute(t, "", args...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v\n%s", args, err, text)

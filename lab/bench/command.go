@@ -2,7 +2,6 @@ package bench
 
 import (
 	"encoding/json"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -30,36 +29,40 @@ A missed goal is reported but is not a failure. The exit code is 8 if a benchmar
 measured, or with --check if a figure is out of its range.`,
 		Example: "  powerlab bench\n  powerlab bench --only cap-step,cut -o json > result.json\n  powerlab bench --check result.json",
 		Args:    cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			w := cmd.OutOrStdout()
+			var report *Report
 			switch {
 			case list:
-				return printList(cmd.OutOrStdout(), &out)
+				var rows [][]string
+				items := []map[string]string{}
+				for _, b := range suite() {
+					for _, f := range b.figures {
+						rows = append(rows, []string{b.name, f.name, f.what})
+						items = append(items, map[string]string{"benchmark": b.name, "name": f.name, "what": f.what})
+					}
+				}
+				if out.IsJSON() {
+					return out.JSON(w, map[string]any{"kind": "BenchList", "api": "v1", "items": items})
+				}
+				return out.Table(w, []string{"BENCHMARK", "FIGURE", "WHAT"}, rows)
 			case len(args) > 0 && !check:
 				return cli.Usage("unexpected argument %q: a result is read only with --check", args[0])
 			case check && o.quick:
 				return cli.Usage("--check needs a whole run: the ranges are not of --quick")
 			case len(args) > 0:
-				report, err := readReport(args[0])
-				if err != nil {
-					return err
-				}
-				return report.check(cmd.OutOrStdout(), &out)
+				report, err = readReport(args[0])
+			default:
+				o.progress = cmd.ErrOrStderr()
+				report, _, err = measureAll(cmd.Context(), o, defaultCluster(o.quick))
 			}
-			o.progress = cmd.ErrOrStderr()
-			if err := o.complete(); err != nil {
-				return err
-			}
-			report, _, err := measureAll(cmd.Context(), o, defaultCluster(o.quick))
 			if err != nil {
 				return err
 			}
 			if check {
-				return report.check(cmd.OutOrStdout(), &out)
+				return report.check(w, &out)
 			}
-			if err := report.print(cmd.OutOrStdout(), &out); err != nil {
-				return err
-			}
-			return report.complete()
+			return report.print(w, &out, report)
 		},
 	}
 	f := cmd.Flags()
@@ -80,26 +83,8 @@ func readReport(path string) (*Report, error) {
 		return nil, cli.Failed("save a result with powerlab bench -o json", "cannot read the result: %w", err)
 	}
 	var r Report
-	if err := json.Unmarshal(data, &r); err != nil || r.Kind != "Bench" {
-		return nil, cli.Usage("%s: not a result of powerlab bench -o json", path)
-	}
-	if r.Quick {
-		return nil, cli.Usage("%s: a result of --quick; the ranges are those of whole runs", path)
+	if err := json.Unmarshal(data, &r); err != nil || r.Kind != "Bench" || r.Quick {
+		return nil, cli.Usage("%s: not a result of powerlab bench -o json without --quick", path)
 	}
 	return &r, nil
-}
-
-func printList(w io.Writer, out *cli.Output) error {
-	var rows [][]string
-	items := []map[string]string{}
-	for _, b := range suite() {
-		for _, f := range b.figures {
-			rows = append(rows, []string{b.name, f.name, f.what})
-			items = append(items, map[string]string{"benchmark": b.name, "name": f.name, "what": f.what})
-		}
-	}
-	if out.IsJSON() {
-		return out.JSON(w, map[string]any{"kind": "BenchList", "api": "v1", "items": items})
-	}
-	return out.Table(w, []string{"BENCHMARK", "FIGURE", "WHAT"}, rows)
 }

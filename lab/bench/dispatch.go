@@ -2,14 +2,15 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
+	"net/http"
 	"strconv"
 	"sync"
 	"time"
+
+	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
@@ -19,65 +20,62 @@ import (
 	"headroom/scheduler/master"
 )
 
-// Sizes of the dispatch benchmarks.
+// Sizes of the dispatch benchmark.
 const (
 	// idleWorkers have idleSlots slots each; their tasks take no time.
 	idleWorkers, idleSlots = 10, 10
-	// dispatchJob is how many tasks a job has.
-	dispatchJob = 1000
-	// atOnce is how many jobs are in progress at a time.
-	atOnce = 4
+	slots                  = idleWorkers * idleSlots
+	// dispatchJob is how many tasks a job has, atOnce how many jobs are in progress at a time.
+	dispatchJob, atOnce = 1000, 4
+	// relayWindow is how many tasks may be under way through the relay: all that there are. relayRoom is how many messages may wait.
+	relayWindow, relayRoom = atOnce * dispatchJob, 256
 )
 
 // dispatchTasks measures tasks through one master to workers whose tasks take no time, over RPC on loopback. The peer is a
 // relay in the master's place: it has the same streams and messages and decides nothing.
 func dispatchTasks(ctx context.Context, r *run) error {
 	jobs := pick(r, 200, 5)
-	peer, _, err := throughput(ctx, jobs, serveRelay)
+	peer, err := throughput(ctx, jobs, serveRelay)
 	if err != nil {
 		return err
 	}
-	ours, cpu, err := throughput(ctx, jobs, serveMaster)
+	ours, err := throughput(ctx, jobs, func(ctx context.Context, l net.Listener) error {
+		logger := slog.New(slog.DiscardHandler)
+		m, err := master.New(master.Config{Name: "m1", Group: rackName, Guard: access.New(true, "", logger), Logger: logger})
+		if err != nil {
+			return err
+		}
+		return m.Run(ctx, l)
+	})
 	if err != nil {
 		return err
 	}
-	r.put("dispatch", one(1e6*ours), one(1e6*peer), "%.0f tasks/s, %.0f us of CPU time each for distributor, master and workers in this process; %d tasks on %d slots; peer: a relay in the master's place that decides nothing",
-		1/ours, 1e6*cpu, jobs*dispatchJob, idleWorkers*idleSlots)
+	r.put("dispatch", one(1e6*ours), one(1e6*peer), "%.0f tasks/s; %d tasks on %d slots; peer: a relay in the master's place that decides nothing", 1/ours, jobs*dispatchJob, slots)
 	return nil
 }
 
-// serveMaster serves a master until ctx ends.
-func serveMaster(ctx context.Context, l net.Listener) error {
-	logger := slog.New(slog.DiscardHandler)
-	m, err := master.New(master.Config{Name: "m1", Group: rackName, Guard: access.New(true, "", logger), Logger: logger})
-	if err != nil {
-		return err
-	}
-	return m.Run(ctx, l)
-}
-
-// throughput is the time per task through what serves in the middle, and the CPU time per task of this process, s.
-func throughput(ctx context.Context, jobs int, serve func(context.Context, net.Listener) error) (each, cpu float64, err error) {
+// throughput is the time per task through what serves in the middle, s.
+func throughput(ctx context.Context, jobs int, serve func(context.Context, net.Listener) error) (each float64, err error) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l, err := rpc.Listen("127.0.0.1:0")
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
+	addr := l.Addr().String()
 	parts.Go(func() { _ = serve(ctx, l) })
 	for i := range idleWorkers {
-		parts.Go(func() { _ = idle(ctx, "n"+strconv.Itoa(i), l.Addr().String()) }) // it ends with ctx, or tasks are missed
+		parts.Go(func() { _ = idle(ctx, "n"+strconv.Itoa(i), addr) }) // it ends with ctx, or tasks are missed
 	}
 	d, err := distributor.New(distributor.Config{
-		Name: "d1", Incarnation: 1, Groups: []distributor.Group{{Name: rackName, Masters: []string{l.Addr().String()}}}, Logger: slog.New(slog.DiscardHandler),
+		Name: "d1", Incarnation: 1, Groups: []distributor.Group{{Name: rackName, Masters: []string{addr}}}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	parts.Go(func() { _ = d.Run(ctx) })
-	const slots = idleWorkers * idleSlots
 	err = await(ctx, 30*time.Second, fmt.Sprintf("the group has %d slots", slots), func() bool {
 		all, err := d.Status(ctx)
 		return err == nil && len(all) == 1 && all[0].GetSlots() == slots
@@ -85,15 +83,11 @@ func throughput(ctx context.Context, jobs int, serve func(context.Context, net.L
 	if err == nil {
 		err = runJobs(ctx, d, "warm", 2)
 	}
-	used, errUsed := cpuTime(os.Getpid())
 	began := time.Now()
-	if err = errors.Join(err, errUsed); err == nil {
+	if err == nil {
 		err = runJobs(ctx, d, "timed", jobs)
 	}
-	tasks := float64(jobs * dispatchJob)
-	each = time.Since(began).Seconds() / tasks
-	after, errAfter := cpuTime(os.Getpid())
-	return each, (after - used).Seconds() / tasks, errors.Join(err, errAfter)
+	return time.Since(began).Seconds() / float64(jobs*dispatchJob), err
 }
 
 // runJobs runs so many jobs, a few at a time, until one fails.
@@ -101,14 +95,13 @@ func runJobs(ctx context.Context, d *distributor.Distributor, name string, jobs 
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	var running sync.WaitGroup
-	slots := make(chan struct{}, atOnce)
-	for i := range jobs {
-		slots <- struct{}{}
+	for part := range atOnce {
 		running.Go(func() {
-			if err := runJob(ctx, d, name+strconv.Itoa(i)); err != nil {
-				fail(err)
+			for i := part; i < jobs && ctx.Err() == nil; i += atOnce {
+				if err := runJob(ctx, d, name+strconv.Itoa(i)); err != nil {
+					fail(err)
+				}
 			}
-			<-slots
 		})
 	}
 	running.Wait()
@@ -129,11 +122,11 @@ func runJob(ctx context.Context, d *distributor.Distributor, name string) error 
 		case <-ctx.Done():
 			return ctx.Err()
 		case t, more := <-f.Results():
-			switch {
-			case !more:
+			if !more {
 				return nil
-			case t.GetError() != "" || t.GetExitCode() != 0:
-				return fmt.Errorf("bench: task %d of %s: exit code %d, %s: %w", t.Index, name, t.GetExitCode(), t.GetError(), errNotSo)
+			}
+			if t.GetError() != "" || t.GetExitCode() != 0 {
+				return fmt.Errorf("bench: task %d of %s: exit code %d, %s", t.Index, name, t.GetExitCode(), t.GetError())
 			}
 		}
 	}
@@ -148,24 +141,19 @@ func idle(ctx context.Context, node, address string) error {
 		_ = st.CloseRequest()
 		_ = st.CloseResponse()
 	}()
-	hello := &headroomv1.WorkerHello{Node: node, Slots: idleSlots}
-	if err := st.Send(&headroomv1.WorkerMessage{Message: &headroomv1.WorkerMessage_Hello{Hello: hello}}); err != nil {
-		return err
-	}
-	alive := time.NewTicker(time.Second)
-	defer alive.Stop()
+	m := &headroomv1.WorkerMessage{Message: &headroomv1.WorkerMessage_Hello{Hello: &headroomv1.WorkerHello{Node: node, Slots: idleSlots}}}
 	inbox, broken := rpc.Inbox(ctx, 1, st.Receive)
 	for {
-		m := &headroomv1.WorkerMessage{Message: &headroomv1.WorkerMessage_Alive{Alive: &headroomv1.WorkerAlive{}}}
+		if err := st.Send(m); err != nil {
+			return err
+		}
 		select {
 		case err := <-broken:
 			return err
-		case <-alive.C:
+		case <-time.After(time.Second):
+			m = &headroomv1.WorkerMessage{Message: &headroomv1.WorkerMessage_Alive{Alive: &headroomv1.WorkerAlive{}}}
 		case given := <-inbox:
 			m = ends(given)
-		}
-		if err := st.Send(m); err != nil {
-			return err
 		}
 	}
 }
@@ -181,4 +169,75 @@ func ends(m *headroomv1.WorkMessage) *headroomv1.WorkerMessage {
 		all = append(all, &headroomv1.TaskResult{Ref: t.GetRef(), Seconds: 1e-6})
 	}
 	return &headroomv1.WorkerMessage{Message: &headroomv1.WorkerMessage_Results{Results: &headroomv1.TaskResults{Results: all}}}
+}
+
+// relay is what stands in a master's place to see what a master's decisions cost: it passes each message of its one distributor on to the
+// next worker, and each of a worker's to the distributor. It decides nothing, keeps nothing and bounds nothing but by waiting.
+type relay struct {
+	headroomv1connect.UnimplementedMasterServiceHandler
+
+	tasks   chan *headroomv1.PlaceTasks
+	results chan *headroomv1.TaskResults
+	workers chan struct{} // one for each that has come
+}
+
+// serveRelay serves until ctx ends.
+func serveRelay(ctx context.Context, l net.Listener) error {
+	r := &relay{tasks: make(chan *headroomv1.PlaceTasks, relayRoom), results: make(chan *headroomv1.TaskResults, relayRoom), workers: make(chan struct{}, idleWorkers)}
+	mux := http.NewServeMux()
+	mux.Handle(headroomv1connect.NewWorkerServiceHandler(r, rpc.HandlerOptions()...))
+	mux.Handle(headroomv1connect.NewMasterServiceHandler(r, rpc.HandlerOptions()...))
+	return rpc.Serve(ctx, l, mux)
+}
+
+// Work implements WorkerService.
+func (r *relay) Work(ctx context.Context, st *connect.BidiStream[headroomv1.WorkerMessage, headroomv1.WorkMessage]) error {
+	r.workers <- struct{}{}
+	inbox, broken := rpc.Inbox(ctx, 1, st.Receive)
+	for {
+		select {
+		case err := <-broken:
+			return err
+		case m := <-r.tasks:
+			if err := st.Send(&headroomv1.WorkMessage{Message: &headroomv1.WorkMessage_Tasks{Tasks: &headroomv1.Tasks{Tasks: m.GetTasks()}}}); err != nil {
+				return err
+			}
+		case m := <-inbox:
+			if m.GetResults() != nil {
+				r.results <- m.GetResults()
+			}
+		}
+	}
+}
+
+// Place implements MasterService.
+func (r *relay) Place(ctx context.Context, st *connect.BidiStream[headroomv1.PlaceMessage, headroomv1.GroupMessage]) error {
+	for range idleWorkers {
+		<-r.workers
+	}
+	state := &headroomv1.GroupMessage{Message: &headroomv1.GroupMessage_State{State: &headroomv1.GroupState{
+		Group: rackName, Master: "relay", Active: true, Workers: idleWorkers, Slots: slots, Usable: slots, Window: relayWindow, WindowHigh: relayWindow,
+	}}}
+	inbox, broken := rpc.Inbox(ctx, relayRoom, st.Receive)
+	for next := state; ; {
+		if next != nil {
+			if err := st.Send(next); err != nil {
+				return err
+			}
+		}
+		next = nil
+		select {
+		case err := <-broken:
+			return err
+		case m := <-inbox:
+			if m.GetTasks() != nil {
+				r.tasks <- m.GetTasks()
+			}
+			if m.GetAlive() != nil {
+				next = state // and the window is as it was
+			}
+		case all := <-r.results:
+			next = &headroomv1.GroupMessage{Message: &headroomv1.GroupMessage_Results{Results: &headroomv1.GroupResults{Results: all.GetResults()}}}
+		}
+	}
 }

@@ -3,8 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"math"
-	"strconv"
 )
 
 // figure is one row of the report.
@@ -21,27 +19,22 @@ type goal struct {
 	ratio     bool
 }
 
-func most(high float64) *goal          { return &goal{low: math.Inf(-1), high: high} }
-func between(low, high float64) *goal  { return &goal{low: low, high: high} }
-func mostRatio(high float64) *goal     { return &goal{low: math.Inf(-1), high: high, ratio: true} }
-func (g goal) met(v float64) bool      { return v >= g.low && v <= g.high }
-func number(v float64) string          { return strconv.FormatFloat(v, 'g', -1, 64) }
-func percentile(at float64) string     { return fmt.Sprintf("p%g ", 100*at) }
-func isQuantile(at float64) (yes bool) { return at > 0 && at < 1 }
+// most is a goal of values that are never negative.
+func most(high float64) *goal { return &goal{high: high} }
 
 // text is the goal in words.
 func (f figure) text() string {
-	g, unit := *f.goal, " "+f.unit
-	if g.ratio {
-		unit = " x the peer"
+	unit := f.unit
+	if f.goal.ratio {
+		unit = "x the peer"
 	}
 	switch {
-	case !math.IsInf(g.low, -1):
-		return number(g.low) + ".." + number(g.high) + unit
-	case isQuantile(f.at):
-		return percentile(f.at) + "<= " + number(g.high) + unit
+	case f.goal.low != 0:
+		return fmt.Sprintf("%g..%g %s", f.goal.low, f.goal.high, unit)
+	case f.at > 0 && f.at < 1:
+		return fmt.Sprintf("p%g <= %g %s", 100*f.at, f.goal.high, unit)
 	}
-	return "<= " + number(g.high) + unit
+	return fmt.Sprintf("<= %g %s", f.goal.high, unit)
 }
 
 // benchmark measures some figures in one go.
@@ -59,7 +52,7 @@ func suite() []benchmark {
 			{"cap-step", "time until wall power stays within 2 % of a new cap", "s", 0.99, most(1)},
 			{"cap-step-over", "highest wall power above a new cap once it was met, the worst step", "%", 1, most(3)},
 			{"cap-step-over-time", "longest stretch 1 % or more above a new cap once it was met", "s", 1, most(0.25)},
-			{"cap-step-mean", "steady mean against the cap", "%", 0, between(-2, 0)},
+			{"cap-step-mean", "steady mean against the cap", "%", 0, &goal{low: -2}},
 		}},
 		{"wall-step", "the same with wall power from a BMC that updates every 2 s, under changing loads", nil, wallStep, []figure{
 			{"wall-step", "time until wall power stays within 2 % of a new cap", "s", 0.99, most(4)},
@@ -75,7 +68,7 @@ func suite() []benchmark {
 			{"queue-3", "priority-queue model of DIAS's size, 3 classes of 62 phases", "ms", 0.99, most(100)},
 		}},
 		{"sample", "cost of one sample of the power zones", nil, sample, []figure{
-			{"sample", "one sample: every counter, and both limits of each package", "us", 0.5, mostRatio(1.2)},
+			{"sample", "one sample: every counter, and both limits of each package", "us", 0.5, &goal{high: 1.2, ratio: true}},
 		}},
 		{"dispatch", "tasks that take no time through one master over RPC", nil, dispatchTasks, []figure{
 			{"dispatch", "time per task from distributor through a master to workers and back", "us", 0, most(50)},

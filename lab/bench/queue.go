@@ -9,28 +9,23 @@ import (
 	"headroom/jobs/queueing"
 )
 
-// Sizes of the queues that are solved: DIAS's jobs have a setup, 50 maps, a shuffle and
-// 10 reduces on 20 slots, which makes 62 phases a class.
-const (
-	queueSlots, queueMaps, queueReduces = 20, 50, 10
-	queueLoad                           = 0.8
-	queueTail                           = 0.95
-)
+// queueTail is the percentile of the sojourn that the simulation is compared by.
+const queueTail = 0.95
 
-// diasQueue has n classes of such jobs; the higher ones are shorter and rarer.
+// diasQueue has n classes of jobs of DIAS's size: a setup, 50 maps, a shuffle and 10 reduces on 20 slots, which makes
+// 62 phases a class. The higher classes are shorter and rarer; the load is 0.8.
 func diasQueue(n int, discipline queueing.Discipline) (queueing.Queue, error) {
 	q := queueing.Queue{Discipline: discipline}
 	for k := range n {
 		mean := 20 / float64(k+1)
 		service, err := queueing.TaskLevel(queueing.TaskModel{
-			Slots: queueSlots, Maps: queueing.Exactly(queueMaps), Reduces: queueing.Exactly(queueReduces),
-			MapMean: mean, ReduceMean: mean / 2, Setup: mean / 4, Shuffle: mean / 8,
+			Slots: 20, Maps: queueing.Exactly(50), Reduces: queueing.Exactly(10), MapMean: mean, ReduceMean: mean / 2, Setup: mean / 4, Shuffle: mean / 8,
 		})
 		if err != nil {
 			return q, err
 		}
 		q.Services = append(q.Services, service)
-		q.Arrivals.Rates = append(q.Arrivals.Rates, queueLoad/float64(n)/service.Mean())
+		q.Arrivals.Rates = append(q.Arrivals.Rates, 0.8/float64(n)/service.Mean())
 	}
 	return q, nil
 }

@@ -66,15 +66,6 @@ func readRanges() (ranges, error) {
 	return r, nil
 }
 
-// Verdicts of a check.
-const (
-	verdictOK      = "ok"
-	verdictOut     = "out of range"
-	verdictNoisy   = "not judged: machine too noisy"
-	verdictMissing = "not measured"
-	verdictNoRange = "no range"
-)
-
 // checked is a figure next to its range.
 type checked struct {
 	Name    string   `json:"name"`
@@ -84,30 +75,29 @@ type checked struct {
 	High    *float64 `json:"high"`
 	Verdict string   `json:"verdict"`
 	Rule    string   `json:"rule"`
+
+	bad bool
 }
 
 // judge compares each item with its range.
-func (r ranges) judge(report *Report) []checked {
+func (r ranges) judge(report *Report) (all []checked) {
 	noisy := report.Noise.Spread > r.NoiseMost
-	var all []checked
 	for _, i := range report.Items {
-		at := slices.IndexFunc(r.Figures, func(e expectation) bool { return e.Figure == i.Name })
-		if at < 0 {
-			all = append(all, checked{Name: i.Name, Value: i.Value, Verdict: verdictNoRange})
-			continue
-		}
-		e := r.Figures[at]
-		c := checked{Name: i.Name, Of: e.Of, Value: i.Value, Low: e.Low, High: e.High, Rule: e.Rule, Verdict: verdictOK}
-		if e.Of == "ratio" {
-			c.Value = i.Ratio
-		}
-		switch {
-		case c.Value == nil:
-			c.Verdict = verdictMissing
-		case noisy && !e.Exact:
-			c.Verdict = verdictNoisy
-		case e.Low != nil && *c.Value < *e.Low || e.High != nil && *c.Value > *e.High:
-			c.Verdict = verdictOut
+		c := checked{Name: i.Name, Value: i.Value, Verdict: "no range"}
+		if at := slices.IndexFunc(r.Figures, func(e expectation) bool { return e.Figure == i.Name }); at >= 0 {
+			e := r.Figures[at]
+			c.Of, c.Low, c.High, c.Rule, c.Verdict = e.Of, e.Low, e.High, e.Rule, "ok"
+			if e.Of == "ratio" {
+				c.Value = i.Ratio
+			}
+			switch {
+			case c.Value == nil:
+				c.Verdict, c.bad = "not measured", true
+			case noisy && !e.Exact:
+				c.Verdict = "not judged: machine too noisy"
+			case e.Low != nil && *c.Value < *e.Low || e.High != nil && *c.Value > *e.High:
+				c.Verdict, c.bad = "out of range", true
+			}
 		}
 		all = append(all, c)
 	}
@@ -121,19 +111,18 @@ func (r *Report) check(w io.Writer, out *cli.Output) error {
 		return err
 	}
 	all := known.judge(r)
-	noise := fmt.Sprintf("spread of the fixed loop: %.0f %% of its median; timings are judged up to %.0f %%", r.Noise.Spread, known.NoiseMost)
 	var bad []string
 	var rows [][]string
 	for _, c := range all {
-		if c.Verdict == verdictOut || c.Verdict == verdictMissing {
+		if c.bad {
 			bad = append(bad, c.Name+" is "+c.Verdict)
 		}
 		rows = append(rows, []string{c.Name, c.Of, shown(c.Value, ""), shown(c.Low, ""), shown(c.High, ""), c.Verdict, c.Rule})
 	}
 	if out.IsJSON() {
 		err = out.JSON(w, map[string]any{"kind": "BenchCheck", "api": "v1", "noise": r.Noise, "noise_most_pct": known.NoiseMost, "items": all})
-	} else if err = out.Table(w, []string{"NAME", "OF", "MEASURED", "LOW", "HIGH", "VERDICT", "RULE"}, rows); err == nil && out.Format != "csv" && out.Format != "name" {
-		_, err = fmt.Fprintln(w, "\n"+noise)
+	} else if err = out.Table(w, []string{"NAME", "OF", "MEASURED", "LOW", "HIGH", "VERDICT", "RULE"}, rows); err == nil && out.IsTable() {
+		_, err = fmt.Fprintf(w, "\nspread of the fixed loop: %.0f %% of its median; timings are judged up to %.0f %%\n", r.Noise.Spread, known.NoiseMost)
 	}
 	if err != nil || len(bad) == 0 {
 		return err

@@ -37,28 +37,30 @@ func sample(ctx context.Context, r *run) error {
 	}
 	defer func() { _ = tree.Close() }()
 	var ours []func(now time.Duration) error
-	var peer []int
+	var peer []int // file descriptors
+	defer func() {
+		for _, fd := range peer {
+			_ = unix.Close(fd)
+		}
+	}()
+	open := func(z *rapl.Zone, name string, read func(time.Duration) error) {
+		fd, errOpen := unix.Open(filepath.Join(node.RootDir(), z.Dir, name), unix.O_RDONLY, 0)
+		ours, peer, err = append(ours, read), append(peer, fd), errors.Join(err, errOpen)
+	}
 	for _, z := range append(tree.OfKind(rapl.Package), tree.OfKind(rapl.DRAM)...) {
 		meter := rapl.NewMeter(z)
-		ours = append(ours, func(now time.Duration) error { _, err := meter.Look(now); return err })
-		files := []string{"energy_uj"}
-		if z.Kind == rapl.Package {
-			long, errLong := z.Constraint(rapl.LongTerm)
-			short, errShort := z.Constraint(rapl.ShortTerm)
-			if err := errors.Join(errLong, errShort); err != nil {
-				return err
-			}
-			ours = append(ours, func(time.Duration) error { _, err := long.Power(); return err }, func(time.Duration) error { _, err := short.Power(); return err })
-			files = append(files, "constraint_0_power_limit_uw", "constraint_1_power_limit_uw")
+		open(z, "energy_uj", func(now time.Duration) error { _, err := meter.Look(now); return err })
+		if z.Kind != rapl.Package {
+			continue
 		}
-		for _, name := range files {
-			f, err := os.Open(filepath.Join(node.RootDir(), z.Dir, name))
-			if err != nil {
-				return err
-			}
-			defer func() { _ = f.Close() }()
-			peer = append(peer, int(f.Fd()))
+		for i, name := range []string{rapl.LongTerm, rapl.ShortTerm} {
+			limit, errLimit := z.Constraint(name)
+			err = errors.Join(err, errLimit)
+			open(z, fmt.Sprintf("constraint_%d_power_limit_uw", i), func(time.Duration) error { _, err := limit.Power(); return err })
 		}
+	}
+	if err != nil {
+		return err
 	}
 	var us, them []float64
 	var buf [64]byte

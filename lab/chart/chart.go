@@ -7,7 +7,6 @@
 package chart
 
 import (
-	"errors"
 	"image/color"
 	"io"
 	"math"
@@ -140,9 +139,6 @@ func (p *Plot) name(name string, sign plot.Thumbnailer) {
 		p.named = true
 	}
 }
-
-// Name adds a name without a sign to the list beside the plot.
-func (p *Plot) Name(words string) { p.name(words, swatch{color.Transparent}) }
 
 // parts are the stretches between gaps. A lone value is a short line.
 func parts(points []plotter.XY) []plotter.XYs {
@@ -278,20 +274,10 @@ const (
 // Save writes a plot as SVG.
 func Save(p *Plot, w io.Writer) error { return saveAs(w, plotWide, plotHigh, []*Plot{p}) }
 
-// SaveStrips writes plots below each other as one SVG; they share the X axis of the last.
+// SaveStrips writes plots below each other as one SVG; the last has the name of their X axis.
 func SaveStrips(strips []*Plot, w io.Writer) error {
-	if len(strips) == 0 {
-		return errors.New("chart: nothing to draw")
-	}
-	low, high := math.Inf(1), math.Inf(-1)
-	for i, p := range strips {
-		low, high = min(low, p.X.Min), max(high, p.X.Max)
-		if i < len(strips)-1 {
-			p.X.Label.Text = ""
-		}
-	}
-	for _, p := range strips {
-		p.X.Min, p.X.Max = low, high
+	for _, p := range strips[:len(strips)-1] {
+		p.X.Label.Text = ""
 	}
 	return saveAs(w, plotWide, vg.Length(len(strips))*stripHigh, strips)
 }
@@ -311,10 +297,10 @@ func saveAs(w io.Writer, wide, high vg.Length, plots []*Plot) error {
 	left := draw.Crop(c, vg.Points(4), -beside-vg.Points(4), vg.Points(4), -vg.Points(4))
 	tiles := draw.Tiles{Rows: len(plots), Cols: 1, PadY: vg.Points(6)}
 	for i, row := range plot.Align(column, tiles, left) {
-		plots[i].Draw(row[0])
+		plots[i].Draw(row[0]) //nolint:gosec // Align keeps the rows
 		names := draw.Crop(c, c.Max.X-c.Min.X-beside+vg.Points(4), 0, 0, 0)
 		names.Min.Y, names.Max.Y = row[0].Min.Y, row[0].Max.Y-vg.Points(16)
-		plots[i].names.Draw(names)
+		plots[i].names.Draw(names) //nolint:gosec // the same
 	}
 	_, err := canvas.WriteTo(w)
 	return err

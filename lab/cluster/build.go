@@ -3,12 +3,16 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
 )
+
+// ErrUnable reports that this machine lacks what something needs.
+var ErrUnable = errors.New("cluster: not possible on this machine")
 
 // BuildPrograms builds Headroom's programs into dir as `make build` does, from the sources
 // that the working folder belongs to.
@@ -37,6 +41,16 @@ func BuildHooks(ctx context.Context, root, dir string) error {
 		return fmt.Errorf("%w: %s", ErrUnable, bytes.TrimSpace(out))
 	}
 	return fmt.Errorf("cluster: hooks/build.sh: %w\n%s", err, out)
+}
+
+// CheckPrograms returns an error unless Headroom's four programs are in bin.
+func CheckPrograms(bin string) error {
+	for _, name := range []string{"coordinator", "scheduler", "powerd", "powerlab"} {
+		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
+			return fmt.Errorf("cluster: program %s not found in %s: build it with make build", name, bin)
+		}
+	}
+	return nil
 }
 
 // nodePatience is how long emulated nodes may take to take programs.

@@ -2,7 +2,9 @@ package cluster
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +17,9 @@ import (
 	"syscall"
 	"time"
 )
+
+// ErrEnded is the error of a program that exited unexpectedly; the message has the end of its log.
+var ErrEnded = errors.New("cluster: process exited unexpectedly")
 
 // Mark is the environment variable that every process of a Group carries.
 const Mark = "HEADROOM_GROUP"
@@ -51,7 +56,7 @@ const (
 type Group struct {
 	mark  string // NAME=VALUE
 	logs  string
-	guard *exec.Cmd // nil where the programs may outlive this process
+	guard *exec.Cmd
 	hold  io.Closer
 	// close is endAll, once.
 	close func() error
@@ -72,10 +77,11 @@ type Program struct {
 // NewGroup makes a group whose programs write their output to files in the folder logs.
 // It starts the guard, which Close ends.
 func NewGroup(logs string) (*Group, error) {
-	g, err := NewLooseGroup(logs)
-	if err != nil {
-		return nil, err
+	if err := os.MkdirAll(logs, 0o755); err != nil {
+		return nil, fmt.Errorf("cluster: folder for the logs: %w", err)
 	}
+	g := &Group{mark: Mark + "=" + rand.Text(), logs: logs}
+	g.close = sync.OnceValue(g.endAll)
 	g.guard = exec.Command("/bin/sh", "-c", guard, "guard", g.mark) //nolint:noctx // it outlives every context; Close ends it
 	g.guard.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	hold, err := g.guard.StdinPipe()
@@ -86,17 +92,6 @@ func NewGroup(logs string) (*Group, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cluster: start the guard: %w", err)
 	}
-	return g, nil
-}
-
-// NewLooseGroup makes a group without a guard: unless it is closed, its programs outlive
-// this process.
-func NewLooseGroup(logs string) (*Group, error) {
-	if err := os.MkdirAll(logs, 0o755); err != nil {
-		return nil, fmt.Errorf("cluster: folder for the logs: %w", err)
-	}
-	g := &Group{mark: Mark + "=" + rand.Text(), logs: logs}
-	g.close = sync.OnceValue(g.endAll)
 	return g, nil
 }
 
@@ -129,10 +124,18 @@ func (g *Group) Start(name string, env []string, argv ...string) (*Program, erro
 // Done is closed when the program has ended.
 func (p *Program) Done() <-chan struct{} { return p.done }
 
-// State returns how the program has ended; it waits for the end.
-func (p *Program) State() *os.ProcessState {
-	<-p.done
-	return p.cmd.ProcessState
+// Wait waits for the end of the program, which ctx ends too. A bad end is an error with the end of its log.
+func (p *Program) Wait(ctx context.Context) error {
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		p.Kill()
+		return fmt.Errorf("cluster: %s: %w", p.Name, ctx.Err())
+	}
+	if p.cmd.ProcessState.Success() {
+		return nil
+	}
+	return p.Ended()
 }
 
 // Pid is the program's process id.
@@ -201,9 +204,6 @@ func (g *Group) endAll() error {
 	}
 	for _, p := range g.programs {
 		<-p.done
-	}
-	if g.guard == nil {
-		return nil
 	}
 	_ = g.hold.Close()
 	if err := g.guard.Wait(); err != nil {

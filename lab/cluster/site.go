@@ -1,14 +1,16 @@
 package cluster
 
 import (
-	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"headroom/lab/emulator"
@@ -20,57 +22,53 @@ const Domain = "site/lab"
 
 // Config describes a site.
 type Config struct {
-	// Dir is the site's folder, which is made.
-	Dir string
-	// Bin is the folder with the programs coordinator, scheduler, powerd and powerlab.
-	Bin string
-	// Coordinators is the number of coordinators: 1 or 3.
+	// Dir is the site's folder, which is made, Bin the folder of Headroom's four programs.
+	Dir, Bin string
+	// Coordinators is their number: 1 or 3.
 	Coordinators int
-	// Nodes is how many emulated nodes there are, n1 and up. They own three quarters of
-	// the host's CPUs together.
+	// Nodes is how many emulated nodes there are, n1 and up. They own three quarters of the host's CPUs together.
 	Nodes int
 	// Racks is the number of racks that the nodes are divided among, the first ones in the first rack; 0 means 1.
 	Racks int
-	// Workers runs a scheduler's worker on each node.
-	Workers bool
-	// Weight is how many times the host's other work the nodes' processes weigh when CPUs
-	// are short, 1 to 100; 0 means 1.
-	Weight int
+	// Workers runs a scheduler's worker on each node, with so many slots; 0 for none.
+	Workers int
 }
 
-// Site is a small cluster of Headroom. Its methods are for one goroutine, but for those
-// that only return state.
+// Site is a small cluster of Headroom. Its methods may be called from any goroutine.
 type Site struct {
-	config   Config
-	group    *Group
-	servers  *Servers
-	nodes    []string
-	programs []*Program // in the order of their starts
+	*Servers
+
+	config Config
+	group  *Group
+	nodes  []string
+
+	mu       sync.Mutex
+	programs []*Program
 }
 
-// stopGrace is how long a program may take to stop: a node stops its powerd first.
-const stopGrace = 10 * time.Second
+const (
+	// stopGrace is how long a program may take to stop: a node stops its powerd first.
+	stopGrace = 10 * time.Second
+	// weight keeps for the nodes the CPUs that they own, whatever else the host does.
+	weight = 50
+	// keeper is the name of the scheduler's process.
+	keeper = "scheduler"
+)
 
 // NewSite lays a site out; nothing is started yet but the guard, which Close ends.
 func NewSite(config Config) (*Site, error) {
-	switch {
-	case config.Coordinators != 1 && config.Coordinators != 3 || config.Nodes < 1:
-		return nil, fmt.Errorf("%w: %d coordinators and %d nodes: there are 1 or 3, and at least 1", ErrConfig, config.Coordinators, config.Nodes)
-	case config.Racks < 0 || config.Racks > config.Nodes:
-		return nil, fmt.Errorf("%w: %d racks for %d nodes: there are 0, which means 1, to as many as nodes", ErrConfig, config.Racks, config.Nodes)
+	dir, err1 := filepath.Abs(config.Dir)
+	bin, err2 := filepath.Abs(config.Bin)
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, fmt.Errorf("cluster: folder of the site: %w", err)
 	}
+	config.Bin, config.Racks = bin, max(1, config.Racks)
 	s := &Site{config: config}
-	for _, dir := range []*string{&s.config.Dir, &s.config.Bin} {
-		var err error
-		if *dir, err = filepath.Abs(*dir); err != nil {
-			return nil, fmt.Errorf("cluster: folder of the site: %w", err)
-		}
-	}
-	err := CheckPrograms(s.config.Bin)
+	err := CheckPrograms(bin)
 	if err != nil {
 		return nil, err
 	}
-	if s.servers, err = NewServers(s.config.Dir, config.Coordinators, 1); err != nil {
+	if s.Servers, err = NewServers(dir, config.Coordinators, 1); err != nil {
 		return nil, err
 	}
 	for i := range config.Nodes {
@@ -79,33 +77,10 @@ func NewSite(config Config) (*Site, error) {
 	if s.group, err = NewGroup(s.Path("logs")); err != nil {
 		return nil, err
 	}
-	if err := s.servers.Configure(Domain, s.Full(), s.Racks()...); err != nil {
+	if err := s.Configure(Domain, s.Full(), s.Racks()...); err != nil {
 		return nil, errors.Join(err, s.group.Close())
 	}
 	return s, nil
-}
-
-// FreePorts returns n loopback addresses without a listener, for TCP and UDP both. They are
-// all held until the last is found, so that they differ.
-func FreePorts(n int) (addrs []string, err error) {
-	var lc net.ListenConfig
-	ctx := context.Background()
-	for range 10 * n {
-		l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("cluster: find a free port: %w", err)
-		}
-		defer func() { _ = l.Close() }()
-		u, err := lc.ListenPacket(ctx, "udp", l.Addr().String())
-		if err != nil {
-			continue
-		}
-		defer func() { _ = u.Close() }()
-		if addrs = append(addrs, l.Addr().String()); len(addrs) == n {
-			return addrs, nil
-		}
-	}
-	return nil, errors.New("cluster: no port is free for both TCP and UDP")
 }
 
 // Rated is the most that one node draws, in whole watts, as powerd declares it.
@@ -118,80 +93,82 @@ func (s *Site) Full() units.Power { return Rated() * units.Power(s.config.Nodes)
 
 // Racks are the names of the power domains of the racks.
 func (s *Site) Racks() (names []string) {
-	for i := range max(1, s.config.Racks) {
+	for i := range s.config.Racks {
 		names = append(names, "rack/r"+strconv.Itoa(i+1))
 	}
 	return names
 }
 
 // rackOf is the rack of a node, which counts from 0.
-func (s *Site) rackOf(node int) string {
-	racks := s.Racks()
-	return racks[node*len(racks)/len(s.nodes)]
-}
-
-// Addresses are the RPC addresses of all coordinators.
-func (s *Site) Addresses() []string { return s.servers.Addresses() }
+func (s *Site) rackOf(node int) string { return s.Racks()[node*s.config.Racks/len(s.nodes)] }
 
 // Nodes are the names of the emulated nodes.
 func (s *Site) Nodes() []string { return slices.Clone(s.nodes) }
 
-// NodeDir returns the --dir of `powerlab node exec`.
-func (s *Site) NodeDir() string { return s.Path("nodes") }
-
-// Path is a path below the site's folder.
-func (s *Site) Path(parts ...string) string {
-	return filepath.Join(append([]string{s.config.Dir}, parts...)...)
-}
-
 // Start starts the coordinators and the nodes.
 func (s *Site) Start() error {
-	for _, m := range s.servers.Members {
-		if err := s.start(m.ID, filepath.Join(s.config.Bin, "coordinator"), "run", "--config", s.servers.Config(m)); err != nil {
+	for _, m := range s.Members {
+		if err := s.StartCoordinator(m.ID); err != nil {
 			return err
 		}
 	}
-	more := []string{"--weight", strconv.Itoa(max(1, s.config.Weight)), "--no-worker"}
-	if s.config.Workers {
-		more = append(more[:2], "--scheduler", s.Scheduler())
-	}
 	for i, name := range s.nodes {
-		if err := s.start(name, s.servers.Node(s.config.Bin, name, s.rackOf(i), len(s.nodes), more...)...); err != nil {
+		argv := s.Node(s.config.Bin, name, s.rackOf(i), len(s.nodes), "--weight", strconv.Itoa(weight))
+		if s.config.Workers > 0 {
+			argv = append(argv, "--scheduler", s.Scheduler(), "--slots", strconv.Itoa(s.config.Workers))
+		} else {
+			argv = append(argv, "--no-worker")
+		}
+		if err := s.start(name, argv...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// keeper is the name of the scheduler's process.
-const keeper = "scheduler"
+// StartCoordinator starts the coordinator of this name, c1 and up, again where it was killed.
+func (s *Site) StartCoordinator(name string) error {
+	return s.start(name, filepath.Join(s.config.Bin, "coordinator"), "run", "--config", s.Config(Member{ID: name}))
+}
 
 // StartScheduler starts the scheduler, again where it was killed; more is added to its
 // configuration file, such as the section yarn, or classes instead of high and low.
 func (s *Site) StartScheduler(more string) error {
-	argv, err := s.servers.Scheduler(s.config.Bin, more)
-	if err != nil {
-		return err
+	text := fmt.Sprintf("dev: true\nlisten: %q\ndir: %q\ncoordinators: [\"%s\"]\n", s.Scheduler(), s.Path("scheduler"), strings.Join(s.Addresses(), `", "`))
+	if !strings.Contains("\n"+more, "\nclasses:") {
+		text += "classes: [high, low]\n"
 	}
-	return s.start(keeper, argv...)
+	if err := os.WriteFile(s.Path("scheduler.yaml"), []byte(text+more), 0o644); err != nil {
+		return fmt.Errorf("cluster: write configuration: %w", err)
+	}
+	return s.start(keeper, filepath.Join(s.config.Bin, "scheduler"), "run", "--config", s.Path("scheduler.yaml"))
 }
 
 // KillScheduler ends the scheduler as kill -9 does; what it has started goes on.
-func (s *Site) KillScheduler() {
+func (s *Site) KillScheduler() { s.Kill(keeper) }
+
+// Kill ends the program of this name as kill -9 does, and returns its process id, 0 where none runs.
+func (s *Site) Kill(name string) (pid int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.programs = slices.DeleteFunc(s.programs, func(p *Program) bool {
-		if p.Name == keeper {
+		if p.Name == name {
+			pid = p.Pid()
 			p.Kill()
 		}
-		return p.Name == keeper
+		return p.Name == name
 	})
+	return pid
 }
 
 // Scheduler is the scheduler's address, host:port.
-func (s *Site) Scheduler() string { return s.servers.Spare[0] }
+func (s *Site) Scheduler() string { return s.spare[0] }
 
 func (s *Site) start(name string, argv ...string) error {
 	p, err := s.group.Start(name, nil, argv...)
 	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.programs = append(s.programs, p)
 	}
 	return err
@@ -199,6 +176,8 @@ func (s *Site) start(name string, argv ...string) error {
 
 // Running is nil, or names the program that has ended without being stopped.
 func (s *Site) Running() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, p := range s.programs {
 		if err := p.Ended(); err != nil {
 			return err
@@ -207,11 +186,68 @@ func (s *Site) Running() error {
 	return nil
 }
 
-// Close stops everything in the opposite order of its start, so that nodes find their
-// coordinators as long as they run, and waits for it. The folder stays.
+// Revive starts each program again that has ended without being stopped, as an init system does, and returns their names.
+func (s *Site) Revive() (names []string, err error) {
+	s.mu.Lock()
+	var ended []*Program
+	s.programs = slices.DeleteFunc(s.programs, func(p *Program) bool {
+		if p.Ended() != nil {
+			ended = append(ended, p)
+		}
+		return p.Ended() != nil
+	})
+	s.mu.Unlock()
+	for _, p := range ended {
+		err = errors.Join(err, s.start(p.Name, p.cmd.Args...))
+		names = append(names, p.Name)
+	}
+	return names, err
+}
+
+// Close stops everything, the nodes while their coordinators still answer, and waits for it. The folder stays.
 func (s *Site) Close() error {
-	for _, p := range slices.Backward(s.programs) {
-		p.Stop(stopGrace)
+	s.mu.Lock()
+	programs := slices.Clone(s.programs)
+	s.mu.Unlock()
+	for _, nodes := range []bool{true, false} {
+		var all sync.WaitGroup
+		for _, p := range programs {
+			if slices.Contains(s.nodes, p.Name) == nodes {
+				all.Go(func() { p.Stop(stopGrace) })
+			}
+		}
+		all.Wait()
 	}
 	return s.group.Close()
+}
+
+// drawnTries is how often a node's view is read: its file may be renewed meanwhile.
+const drawnTries = 5
+
+// Drawn is the energy at the wall of all nodes since their boot, by the counters that their physics keep; they are
+// renewed ten times a second.
+func (s *Site) Drawn() (units.Energy, error) {
+	var sum units.Energy
+	for _, name := range s.nodes {
+		v, err := View(filepath.Join(s.NodeDir(), name))
+		if err != nil {
+			return 0, fmt.Errorf("cluster: energy of node %s: %w", name, err)
+		}
+		sum += units.FromJoules(v.EnergyJ)
+	}
+	return sum, nil
+}
+
+// View is what the physics of the emulated node in the folder dir show.
+func View(dir string) (v emulator.View, err error) {
+	for range drawnTries {
+		var text []byte
+		if text, err = os.ReadFile(filepath.Join(dir, "run", "plant.json")); err == nil {
+			err = json.Unmarshal(text, &v)
+		}
+		if err == nil {
+			break
+		}
+	}
+	return v, err
 }

@@ -1,4 +1,4 @@
-// Claims: a site that cannot be is refused with what is wrong; its configuration names
+// Claims: a site without its programs is refused; its configuration names
 // every coordinator to every other; free ports differ.
 package cluster
 
@@ -13,20 +13,12 @@ import (
 	"headroom/internal/testkit"
 )
 
-func TestBadSitesAreRefused(t *testing.T) {
+func TestMissingProgramIsRefused(t *testing.T) {
 	t.Parallel()
-	all, some := testkit.Programs(t), testkit.Programs(t)
-	testkit.Check(t, os.Remove(filepath.Join(some, "powerd")))
-	for want, config := range map[string]Config{
-		"2 coordinators and 1 nodes": {Bin: all, Coordinators: 2, Nodes: 1},
-		"1 coordinators and 0 nodes": {Bin: all, Coordinators: 1},
-		"3 racks for 2 nodes":        {Bin: all, Coordinators: 1, Nodes: 2, Racks: 3},
-		"program powerd not found":   {Bin: some, Coordinators: 1, Nodes: 1},
-	} {
-		config.Dir = t.TempDir()
-		if _, err := NewSite(config); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v; want ErrConfig with %q", err, want)
-		}
+	bin := testkit.Programs(t)
+	testkit.Check(t, os.Remove(filepath.Join(bin, "powerd")))
+	if _, err := NewSite(Config{Dir: t.TempDir(), Bin: bin, Coordinators: 1, Nodes: 1}); err == nil || !strings.Contains(err.Error(), "program powerd not found") {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -80,7 +72,7 @@ func TestFreePorts(t *testing.T) {
 // The energy is that of all nodes, and unknown where one node's counter cannot be read.
 func TestDrawn(t *testing.T) {
 	t.Parallel()
-	s := &Site{config: Config{Dir: t.TempDir()}, nodes: []string{"n1", "n2"}}
+	s := &Site{Servers: &Servers{dir: t.TempDir()}, nodes: []string{"n1", "n2"}}
 	for name, text := range map[string]string{"n1": `{"energy_j": 12.5}  `, "n2": `{"energy_j": 30}`} {
 		if err := os.MkdirAll(filepath.Join(s.NodeDir(), name, "run"), 0o755); err != nil {
 			t.Fatal(err)
@@ -97,5 +89,22 @@ func TestDrawn(t *testing.T) {
 	}
 	if e, err := s.Drawn(); err == nil || !strings.Contains(err.Error(), "node n2") {
 		t.Errorf("%v, %v of a torn file", e, err)
+	}
+}
+
+func TestEndedProgramIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	s := testkit.Need(NewSite(Config{Dir: t.TempDir(), Bin: testkit.Programs(t), Coordinators: 1}))(t)
+	t.Cleanup(func() { testkit.Check(t, s.Close()) })
+	testkit.Check(t, s.start("kept", "/bin/sleep", "600"))
+	testkit.Check(t, s.start("crashed", "/bin/sleep", "600"))
+	first := s.programs[1]
+	first.Kill()
+	if err := s.Running(); !errors.Is(err, ErrEnded) {
+		t.Errorf("after the crash: %v", err)
+	}
+	names := testkit.Need(s.Revive())(t)
+	if err := s.Running(); err != nil || !slices.Equal(names, []string{"crashed"}) || s.Kill("crashed") == first.Pid() {
+		t.Errorf("started again: %v, %v", names, err)
 	}
 }

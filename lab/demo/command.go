@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,14 +16,13 @@ import (
 
 // options are the flags of `powerlab demo`.
 type options struct {
-	length   time.Duration
-	nodes    int
-	seed     uint64
-	out      string
-	keep     bool
-	bin      string
-	throttle string
-	engine   string
+	length time.Duration
+	nodes  int
+	seed   uint64
+	out    string
+	keep   bool
+	bin    string
+	engine string
 }
 
 // What runs the jobs.
@@ -39,9 +39,11 @@ const (
 	// socketLongest is what a unix socket's path may have (sockaddr_un holds 108
 	// bytes with the closing NUL); outLongest leaves room for those of the nodes.
 	socketLongest = 107
-	outLongest    = socketLongest - len("/nodes/n01/state/powerd.sock")
-	// engineLength is the default of --for with an engine: real jobs take their time.
+	outLongest    = socketLongest - len("/nodes/n32/state/powerd.sock")
+	// engineLength and engineNodes are the defaults with an engine: real jobs take their time, and moves between
+	// nodes show best on few.
 	engineLength = 150 * time.Second
+	engineNodes  = 2
 )
 
 // NewCommand is `powerlab demo`.
@@ -54,9 +56,9 @@ func NewCommand() *cobra.Command {
 Headroom work, or to get a cluster to try commands on (--keep). It needs no root.
 
 The demo starts three coordinators, emulated nodes with powerd and a worker, and a scheduler. It
-runs word counts of two priorities over real text, lowers the budget to 60 %, kills the leader and
-one powerd with SIGKILL, and raises the budget again. A separate checker watches the budget from
-outside. The exit code is 0 only if every guarantee held. Ctrl-C stops everything it started.
+runs word counts of two priorities, lowers the budget to 60 %, kills the leader and one powerd with
+SIGKILL, and raises the budget again. A separate checker watches the budget from outside. The exit
+code is 0 only if every guarantee held. Ctrl-C stops everything it started.
 
 With --engine yarn or spark, an unmodified Hadoop or Spark runs the jobs on two emulated nodes. The
 budget is lowered twice while jobs of two classes run. A table shows, step by step, what the
@@ -80,13 +82,12 @@ Output: power.csv, power.svg and summary.json. power.csv has a row every 250 ms:
 	}
 	f := cmd.Flags()
 	f.StringVar(&opts.engine, "engine", engineLocal, "engine that runs the jobs: local (a worker on each node), yarn or spark (a real cluster on the nodes)")
-	f.DurationVar(&opts.length, "for", 75*time.Second, "duration of the demo; with yarn and spark after the start (default there: 2m30s). Jobs still running at the end are cancelled")
+	f.DurationVar(&opts.length, "for", 60*time.Second, "duration after the start (default with yarn and spark: 2m30s). Jobs still running at the end are cancelled")
 	f.IntVar(&opts.nodes, "nodes", 4, "number of emulated nodes (default with yarn and spark: 2)")
-	f.Uint64Var(&opts.seed, "seed", 1, "seed of the jobs' text and of the node whose powerd is killed")
+	f.Uint64Var(&opts.seed, "seed", 1, "seed of the jobs' input and of the node whose powerd is killed")
 	f.StringVar(&opts.out, "out", "demo-out", "output folder; the output of an earlier demo is replaced")
-	f.BoolVar(&opts.keep, "keep", false, "keep the cluster running at the end (with yarn and spark until Ctrl-C), and print commands to try")
+	f.BoolVar(&opts.keep, "keep", false, "keep the cluster running at the end until Ctrl-C, and print commands to try")
 	f.StringVar(&opts.bin, "bin", "", "folder of the programs (default: next to powerlab)")
-	f.StringVar(&opts.throttle, "throttle", "auto", "how the nodes' processes are slowed down: auto, cgroup or signals")
 	return cmd
 }
 
@@ -105,8 +106,6 @@ func (o *options) complete(changed func(flag string) bool) error {
 		return cli.Usage("--for %v: must be from %v to %v", o.length, lengthLeast, lengthMost)
 	case o.nodes < 1 || o.nodes > nodesMost:
 		return cli.Usage("--nodes %d: must be from 1 to %d", o.nodes, nodesMost)
-	case !slices.Contains([]string{"auto", "cgroup", "signals"}, o.throttle):
-		return cli.Usage("unknown --throttle %q: must be auto, cgroup or signals", o.throttle)
 	}
 	var err error
 	if o.bin == "" {
@@ -128,6 +127,12 @@ func (o *options) complete(changed func(flag string) bool) error {
 	if err := cluster.CheckPrograms(o.bin); err != nil {
 		return cli.Failed("build the four programs with make build, or set their folder with --bin", "%w", err)
 	}
+	for _, jar := range o.setup().Engine.Files {
+		if _, err := os.Stat(filepath.Join(o.bin, jar)); err != nil {
+			return cli.Failed("build it with make hooks (sh lab/test/install.sh installs Maven and a JDK), or set its folder with --bin",
+				"--engine %s needs %s in %s: %w", o.engine, jar, o.bin, err)
+		}
+	}
 	return nil
 }
 
@@ -135,48 +140,25 @@ func (o *options) complete(changed func(flag string) bool) error {
 // no other folder is ever replaced.
 const marker = "headroom-demo"
 
-// prepareOut makes the output folder afresh, unless it is no demo's or that of one that is still running.
+// prepareOut makes the output folder afresh, unless it is no demo's.
 func prepareOut(dir string) error {
 	entries, err := os.ReadDir(dir)
-	if err != nil && !os.IsNotExist(err) {
-		return badOut(err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, marker)); err != nil && len(entries) > 0 {
+	if _, missing := os.Stat(filepath.Join(dir, marker)); missing != nil && len(entries) > 0 {
 		return &cli.Error{
 			Code: "out", Exit: cli.ExitConflict, Message: fmt.Sprintf("%s is not empty and is not the output of an earlier demo", dir),
 			Hint: "use a new or empty folder with --out",
 		}
 	}
-	if err := clearOut(dir, entries); err != nil {
-		return err
-	}
-	text := "Output of powerlab demo. The next demo with the same --out replaces this folder.\n"
-	if err = os.MkdirAll(dir, 0o755); err == nil {
-		err = os.WriteFile(filepath.Join(dir, marker), []byte(text), 0o644)
-	}
-	if err != nil {
-		return badOut(err)
-	}
-	return nil
-}
-
-// badOut is the error of an output folder that cannot be made, cleared or written to.
-func badOut(err error) error {
-	return cli.Failed("use another folder with --out", "cannot use the output folder: %w", err)
-}
-
-// clearOut empties the folder of an earlier demo, unless that is still running.
-func clearOut(dir string, entries []os.DirEntry) error {
-	if len(keptPIDs(dir)) > 0 {
-		return &cli.Error{
-			Code: "running", Exit: cli.ExitConflict, Message: fmt.Sprintf("a demo started with --keep is still running in %s", dir),
-			Hint: "stop it with " + filepath.Join(dir, stopScript) + ", or use another folder with --out",
-		}
+	if os.IsNotExist(err) {
+		err = nil
 	}
 	for _, e := range entries {
-		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-			return badOut(err)
-		}
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	text := "Output of powerlab demo. The next demo with the same --out replaces this folder.\n"
+	err = errors.Join(err, os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, marker), []byte(text), 0o644))
+	if err != nil {
+		return cli.Failed("use another folder with --out", "cannot use the output folder: %w", err)
 	}
 	return nil
 }

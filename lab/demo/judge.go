@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"math"
 	"time"
 
 	"headroom/lab/emulator/plant"
@@ -27,6 +26,7 @@ const (
 type sample struct {
 	at       time.Duration // since the run began
 	budget   units.Power   // last committed
+	leader   string        // "" where none answered
 	reserved *units.Power
 	held     *units.Power
 	measured *units.Power
@@ -120,12 +120,4 @@ func breakerOf(samples []sample) *breakerSummary {
 		return nil
 	}
 	return &breakerSummary{Tripped: b.Tripped(), Hottest: b.Hottest()}
-}
-
-// quantile is the q-quantile (0 to 1) of sorted values by the nearest rank, and 0 of none.
-func quantile(sorted []float64, q float64) float64 {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[min(max(int(math.Ceil(q*float64(len(sorted))-1e-6))-1, 0), len(sorted)-1)]
 }

@@ -145,16 +145,3 @@ func TestBreakerJudgesWhatWasMeasured(t *testing.T) {
 		t.Errorf("nothing measured: %v", got)
 	}
 }
-
-func TestQuantile(t *testing.T) {
-	t.Parallel()
-	values := []float64{1, 2, 3, 4}
-	for q, want := range map[float64]float64{0: 1, 0.5: 2, 0.51: 3, 0.99: 4, 1: 4} {
-		if got := quantile(values, q); got != want {
-			t.Errorf("quantile %v is %v, want %v", q, got, want)
-		}
-	}
-	if got := quantile(nil, 0.5); got != 0 {
-		t.Errorf("quantile of nothing is %v", got)
-	}
-}

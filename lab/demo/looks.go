@@ -1,33 +1,29 @@
 package demo
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
+	"headroom/lab/experiment/harness"
 )
-
-// engineEvery is how often the engine's queues are looked at.
-const engineEvery = 500 * time.Millisecond
 
 // look is what the queues had at one moment, and what the jobs had given up.
 type look struct {
 	at      time.Duration
-	queues  []queueLook // nil while the engine does not answer
+	queues  []harness.Queue // nil while the engine does not answer
 	dropped int
 }
 
-// lookBook keeps the looks. The tracker is locked while it is used.
+// lookBook keeps the looks at an engine. The tracker is locked while it is used.
 type lookBook struct {
 	looks    []look
 	last     *look           // the newest one at which the engine answered, or nil
 	sprinted map[string]bool // jobs by id
 }
-
-func newLookBook() lookBook { return lookBook{sprinted: map[string]bool{}} }
 
 // add takes in a look, and returns the new shares when they have moved.
 func (k *lookBook) add(l look) (moved string) {
@@ -43,12 +39,12 @@ func (k *lookBook) add(l look) (moved string) {
 }
 
 // movedBy is by how many containers the known shares of queues differ, each way counted once.
-func movedBy(from, to []queueLook) int {
+func movedBy(from, to []harness.Queue) int {
 	up, down := 0, 0
 	for i := range min(len(from), len(to)) {
-		if from[i].share != nil && to[i].share != nil {
-			up += max(0, *to[i].share-*from[i].share)
-			down += max(0, *from[i].share-*to[i].share)
+		if from[i].Share != nil && to[i].Share != nil {
+			up += max(0, *to[i].Share-*from[i].Share)
+			down += max(0, *from[i].Share-*to[i].Share)
 		}
 	}
 	return max(up, down)
@@ -57,40 +53,16 @@ func movedBy(from, to []queueLook) int {
 // count is a bound in words.
 func count(n *int) string { return cli.Opt(n, func(n int) string { return fmt.Sprint(n) }) }
 
-func sharesInWords(queues []queueLook) string {
+func sharesInWords(queues []harness.Queue) string {
 	var words []string
 	for _, q := range queues {
-		words = append(words, q.name+" "+count(q.share))
+		words = append(words, q.Name+" "+count(q.Share))
 	}
 	return strings.Join(words, ", ")
 }
 
-// words are the newest look, in short.
-func (k *lookBook) words() (short string) {
-	if k.last == nil {
-		return "queues -"
-	}
-	for _, q := range k.last.queues {
-		short += fmt.Sprintf("%s %d/%s  ", q.name, q.used, count(q.share))
-	}
-	return fmt.Sprintf("%sdropped %d", short, k.last.dropped)
-}
-
-// watchEngine looks at the engine's queues and at the decisions about the jobs until ctx ends.
-func (d *show) watchEngine(ctx context.Context) error {
-	gaveUp := map[string]int{}
-	return every(ctx, engineEvery, func() error {
-		queues, err := d.engine.queues(ctx)
-		if err != nil {
-			queues = nil // not known is not the last value
-		}
-		d.tracker.locked(func() { d.take(queues, gaveUp) })
-		return nil
-	})
-}
-
-// take takes in a look. The tracker is locked.
-func (d *show) take(queues []queueLook, gaveUp map[string]int) {
+// take takes in a look; gaveUp are the tasks that each job had dropped before. The tracker is locked.
+func (d *show) take(queues []harness.Queue, gaveUp map[string]int) {
 	b := d.tracker
 	l := look{at: b.sinceZero(), queues: queues}
 	note := func(what, detail string) { b.events = append(b.events, event{l.at, what, detail}) }
@@ -117,4 +89,14 @@ func (k *lookBook) sprints(j *headroomv1.Job) bool {
 	}
 	k.sprinted[j.GetId()] = true
 	return true
+}
+
+// droppedTasks are the tasks that a job gave up, as committed or, where its engine does not
+// name them, as it reports.
+func droppedTasks(j *headroomv1.Job) int {
+	n := 0
+	for _, r := range j.GetDropped() {
+		n += int(r.GetLast()-r.GetFirst()) + 1
+	}
+	return cmp.Or(n, int(j.GetProgress().GetDropped()))
 }

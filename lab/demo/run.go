@@ -3,6 +3,8 @@ package demo
 import (
 	"cmp"
 	"context"
+	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,214 +13,153 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"headroom/internal/cli"
 	"headroom/internal/pause"
+	"headroom/lab/cluster"
+	"headroom/lab/experiment"
+	"headroom/lab/experiment/harness"
 )
+
+// errBroken means that the run broke a promise or did not come to its end.
+var errBroken = errors.New("demo: a guarantee was broken")
 
 // show is one demo with all its parts.
 type show struct {
 	opts    options
 	out     io.Writer
-	note    func(format string, args ...any) // progress
-	lab     *lab
-	engine  engine // nil where workers run the jobs
+	setup   *harness.Setup
+	lab     *harness.Lab
+	nodes   []nodeFiles
+	rand    *rand.Rand
 	tracker *tracker
-	story   *story
-	sampler *sampler
-	feed    *feeder // nil with an engine
-	screen  *screen
 	looks   lookBook
-	answers map[string]jobAnswers // by the id of the job; with an engine
+	made    map[string]int // jobs by class; the tracker is locked
+	raised  atomic.Bool    // the last step of the budget was made
+	// beside runs a function beside the story until that ends; its error ends the story.
+	beside func(func(context.Context) error)
+
+	// What the story measured itself.
+	settle            []float64 // seconds from commit to read-back, one a lowered node
+	failover, readopt *float64
+	steps             []stepSeen
+	killed            string        // the coordinator that was killed
+	revived           int           // programs that were started again
+	end               time.Duration // of the story: then the jobs that are left are cancelled
 }
 
 // run is the whole demo.
 func run(ctx context.Context, opts options, out, progress io.Writer) (err error) {
-	d := &show{opts: opts, out: out, note: func(format string, args ...any) { cli.Notef(progress, format, args...) }, looks: newLookBook()}
-	if opts.engine != engineLocal {
-		scratch, failed := os.MkdirTemp("", "headroom-demo-")
-		if failed != nil {
-			return fmt.Errorf("demo: folder of the cluster: %w", failed)
-		}
-		defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-		if d.engine, err = newEngine(ctx, opts, filepath.Join(scratch, opts.engine), d.note); err != nil {
-			return err
-		}
+	d := &show{
+		opts: opts, out: out, setup: opts.setup(), rand: rand.New(rand.NewPCG(opts.seed, 0)), made: map[string]int{},
+		looks: lookBook{sprinted: map[string]bool{}},
 	}
 	if err := prepareOut(opts.out); err != nil {
 		return err
 	}
-	var text corpus
-	if d.engine == nil {
-		if text, err = findCorpus(ctx, cacheDir(), textSources(), d.say); err != nil {
-			return err
-		}
+	note := func(format string, args ...any) { cli.Notef(progress, format, args...) }
+	d.lab, err = harness.Start(ctx, &experiment.Run{Dir: opts.out, Bin: opts.bin, Seed: opts.seed, Note: note}, d.setup)
+	if errors.Is(err, unix.ENOSPC) {
+		return cli.Failed("free some space, or use a folder on another disk with --out", "%w", err)
 	}
-	began := time.Now()
-	if err := d.assemble(text); err != nil {
+	if err != nil {
 		return err
 	}
-	return d.finish(ctx, d.play(ctx, began))
+	defer func() {
+		note("stopping all processes")
+		err = errors.Join(err, d.lab.Close())
+	}()
+	d.tracker = newTracker(d.lab.Site.Full())
+	d.steps = []stepSeen{{0, d.lab.Site.Full()}}
+	for _, name := range d.lab.Site.Nodes() {
+		d.nodes = append(d.nodes, nodeFiles{name: name, dir: d.lab.Path("nodes", name), rated: cluster.Rated()})
+	}
+	err = d.play(ctx)
+	if opts.keep && (err == nil || errors.Is(err, errBroken)) {
+		err = errors.Join(err, d.keep(ctx))
+	}
+	return err
 }
 
 func (d *show) say(format string, args ...any) { _, _ = fmt.Fprintf(d.out, format+"\n", args...) }
 
-func (d *show) assemble(text corpus) (err error) {
-	if d.lab, err = newLab(d.opts); err != nil {
-		return err
-	}
-	l := d.lab
-	table, err := createCSV(l.path("power.csv"), l.nodes)
+// play puts the load on the cluster, lets the story happen, and judges it.
+func (d *show) play(outer context.Context) error {
+	file, err := os.Create(d.lab.Path("power.csv"))
 	if err != nil {
-		return errors.Join(err, l.stop())
+		return fmt.Errorf("demo: %w", err)
 	}
-	b, nodes, random := newBoard(l.full()), l.nodeViews(), rand.New(rand.NewPCG(d.opts.seed, 0))
-	d.tracker = b
-	d.sampler = &sampler{tracker: b, client: l.client, nodes: nodes, csv: table, list: l.client.jobs, energy: map[string]float64{}}
-	d.screen = &screen{out: cli.Raw(d.out), terminal: cli.IsTerminal(d.out), tracker: b, nodes: l.nodes, rated: l.spec.Rated()}
-	d.story = &story{lab: l, tracker: b, nodes: nodes, rand: random, say: func(string, ...any) {}}
-	if !d.screen.terminal {
-		d.story.say = func(format string, args ...any) { d.say("            "+format, args...) }
-	}
-	if d.engine != nil {
-		d.sampler.list, d.screen.engine = l.client.committed, d.looks.words
-		return nil
-	}
-	d.feed = &feeder{tracker: b, client: l.client, rush: make(chan string, 1), work: &workload{
-		dir: l.path("jobs"), lab: filepath.Join(l.bin, "powerlab"), text: text, slots: l.slots * len(l.nodes),
-		next: random.IntN(len(text.parts)), made: map[string]int{},
-	}}
-	d.story.feed = d.feed
-	d.say("%d coordinators, %d emulated nodes, a scheduler; jobs over %d MB of text; everything in %s", servers, d.opts.nodes, text.bytes()>>20, l.dir)
-	return nil
-}
-
-// finish ends what was started, or keeps it; err is how the run ended.
-func (d *show) finish(ctx context.Context, err error) error {
-	_ = d.sampler.csv.close() // every row is on disk already
-	if d.opts.keep && (err == nil || errors.Is(err, errBroken)) {
-		if d.engine == nil {
-			return errors.Join(err, d.lab.keep(d.out))
-		}
-		d.keep(ctx)
-	}
-	d.note("stopping all processes")
-	if d.engine != nil {
-		err = errors.Join(err, d.engine.close())
-	}
-	err = errors.Join(err, d.lab.stop())
-	if d.engine != nil {
-		err = errors.Join(err, keepLogs(d.lab.path("logs", d.opts.engine), d.engine.logs()))
-	}
-	return err
-}
-
-// watchers run beside a story until it ends. The first error ends their context, as its cause.
-type watchers struct {
-	ctx     context.Context //nolint:containedctx // of one story
-	cancel  context.CancelCauseFunc
-	running sync.WaitGroup
-}
-
-// add runs some.
-func (w *watchers) add(all ...func(context.Context) error) {
-	for _, f := range all {
-		w.running.Go(func() {
-			if err := f(w.ctx); err != nil {
-				w.cancel(err)
+	defer func() { _ = file.Close() }() // every row is on disk already
+	rows := csv.NewWriter(file)
+	_ = rows.Write(columns(d.lab.Site.Nodes())) // with the first row
+	ctx, cancel := context.WithCancel(outer)
+	failed := make(chan error, 1)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	d.beside = func(f func(context.Context) error) {
+		running.Go(func() {
+			if err := f(ctx); err != nil && ctx.Err() == nil {
+				select {
+				case failed <- err:
+				default: // the first one counts
+				}
+				cancel()
 			}
 		})
 	}
-}
-
-// end ends them, and returns when they have ended. A second call has no effect.
-func (w *watchers) end() {
-	w.cancel(nil)
-	w.running.Wait()
-}
-
-// play starts the cluster, lets the story happen, and judges it. What it started
-// runs on when it returns.
-func (d *show) play(ctx context.Context, began time.Time) error {
-	w := &watchers{}
-	w.ctx, w.cancel = context.WithCancelCause(ctx)
-	defer w.end()
-	ctx = w.ctx
-	w.add(d.ended)
-	start, tell := d.start, d.story.tell
-	if d.engine != nil {
-		start, tell = d.startEngine, func(ctx context.Context) error { return d.tellEngine(ctx, w) }
+	d.beside(d.watch)
+	if err = d.begin(ctx); err == nil {
+		d.beside(d.print)
+		d.beside(func(ctx context.Context) error { return d.sample(ctx, rows) })
+		err = d.tell(ctx)
 	}
-	if err := start(ctx, w); err != nil {
-		return because(ctx, err)
+	d.end = d.tracker.now()
+	if outer.Err() != nil {
+		return outer.Err()
 	}
-	d.begin(began)
-	w.add(d.screen.show, d.sampler.sample)
-	err := because(ctx, tell(ctx))
-	if errors.Is(err, context.Canceled) {
-		return err
+	if ctx.Err() == nil {
+		d.cancelLive(ctx)
 	}
-	d.cancelLive(ctx)
-	if d.engine != nil {
-		d.askJobs(ctx)
-	}
-	w.end()
-	return d.verdict(err)
-}
-
-// start starts the cluster and its load; it returns when tasks run.
-func (d *show) start(ctx context.Context, w *watchers) error {
-	if err := d.feed.work.calibrate(ctx, d.lab.nodeCPUs()/float64(d.lab.slots)); err != nil {
-		return err
-	}
-	if err := errors.Join(d.lab.startMembers(), d.lab.startScheduler(""), d.lab.startNodes()); err != nil {
-		return err
-	}
-	w.add(d.feed.run, d.sampler.watchJobs)
-	return d.story.ready(ctx, startMost, true)
-}
-
-// begin is t = 0.
-func (d *show) begin(began time.Time) {
-	d.story.run = d.opts.length
-	if d.engine == nil {
-		d.story.run = max(d.opts.length-time.Since(began)-stopTime, lengthLeast/2)
-	} else {
-		revived := func(name string) { d.tracker.note(d.tracker.now(), eventRevived, name) }
-		d.lab.fleet.revived.Store(&revived) // from now on a crash is survived
-	}
-	d.screen.run = d.story.run
-	slowed, tree := "unknown means", "files"
-	if v, err := d.sampler.nodes[0].plant(time.Now()); err == nil {
-		words := map[string]string{"cgroup": "a cgroup each (CPU bandwidth)", "signals": "signals (SIGSTOP and SIGCONT)"}
-		slowed, tree = cmp.Or(words[v.ThrottledBy], v.ThrottledBy), v.Tree
-	}
-	d.say("every node is admitted and tasks are running: t = 0. Node processes are slowed down by %s; file trees are %s (values only)", slowed, tree)
-	d.tracker.begin(d.story.run)
-}
-
-// ended waits for a program that ends by itself.
-func (d *show) ended(ctx context.Context) error {
+	cancel()
+	running.Wait()
 	select {
-	case err := <-d.lab.fleet.ended:
-		return err
-	case <-ctx.Done():
-		return nil
+	case err = <-failed:
+	default:
 	}
+	return d.verdict(outer, err)
 }
 
-// because is why ctx was cancelled when that is better than err: an error of
-// something that runs beside the story, not a signal's.
-func because(ctx context.Context, err error) error {
-	cause := context.Cause(ctx)
-	if err == nil || cause == nil || errors.Is(cause, context.Canceled) {
+// begin submits the first jobs, and returns when tasks run: t = 0.
+func (d *show) begin(ctx context.Context) error {
+	if d.opts.engine == engineLocal {
+		d.beside(d.feed)
+	} else {
+		if err := d.fillSprints(ctx); err != nil {
+			return err
+		}
+		for range 2 {
+			d.beside(func(ctx context.Context) error { return d.submit(ctx, classLow) })
+		}
+	}
+	bounded, cancel := context.WithTimeout(ctx, startMost)
+	defer cancel()
+	if err := d.lab.Await(bounded, "no tasks run", func(context.Context) bool { return loadOf(d.tracker.jobList(), "").running > 0 }); err != nil {
 		return err
 	}
-	if _, ok := errors.AsType[*cli.Error](cause); ok || strings.HasPrefix(cause.Error(), "demo: ") {
-		return cause
+	v, err := d.nodes[0].plant(time.Now())
+	if err != nil {
+		return err
 	}
-	return err
+	words := map[string]string{"cgroup": "a cgroup each (CPU bandwidth)", "signals": "signals (SIGSTOP and SIGCONT)"}
+	d.say("every node is admitted and tasks are running: t = 0. Node processes are slowed down by %s; file trees are %s (values only)",
+		cmp.Or(words[v.ThrottledBy], v.ThrottledBy), v.Tree)
+	d.tracker.locked(func() { d.tracker.zero = time.Now() })
+	return nil
 }
 
 // endMost bounds the wait for jobs that were cancelled; cancelEvery is how often what lives on
@@ -233,33 +174,34 @@ const (
 func (d *show) cancelLive(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, endMost)
 	defer cancel()
-	end := d.lab.client.cancelJob
-	if d.engine != nil {
-		end = d.engine.cancel
-	}
 	for {
-		jobs, err := d.sampler.list(ctx)
+		jobs, err := d.list(ctx)
 		if err == nil {
 			d.tracker.setJobs(jobs)
 		}
-		if err == nil && loadOf(jobs, classLow, classHigh).jobs == 0 || ctx.Err() != nil {
+		if err == nil && loadOf(jobs, "").jobs == 0 {
 			return
 		}
 		for _, j := range jobs {
 			if live(j) {
-				_ = end(ctx, j.GetId()) // tried again
+				_ = d.lab.Engine.Cancel(ctx, j.GetId()) // tried again
 			}
 		}
-		pause.For(ctx, cancelEvery)
+		if !pause.For(ctx, cancelEvery) {
+			return
+		}
 	}
 }
 
 // verdict writes the results and reports whether a promise was broken; err is why
 // the story did not come to its end, if it did not.
-func (d *show) verdict(err error) error {
-	sum := d.summary()
-	if written := errors.Join(writeJSON(d.lab.path("summary.json"), sum), d.chart()); written != nil {
-		return errors.Join(err, written)
+func (d *show) verdict(ctx context.Context, err error) error {
+	sum := d.summary(ctx)
+	text, failed := json.MarshalIndent(sum, "", "  ")
+	drawn, failed2 := drawPower(d.tracker.samples, d.tracker.events, d.lab.Site.Nodes())
+	if failed = errors.Join(failed, failed2, os.WriteFile(d.lab.Path("summary.json"), append(text, '\n'), 0o644),
+		os.WriteFile(d.lab.Path("power.svg"), drawn, 0o644)); failed != nil {
+		return errors.Join(err, fmt.Errorf("demo: write the results: %w", failed))
 	}
 	sum.print(d.out, d.opts.out)
 	broken := sum.broken()
@@ -269,9 +211,55 @@ func (d *show) verdict(err error) error {
 	if len(broken) > 0 {
 		return &cli.Error{
 			Code: "broken", Exit: cli.ExitFailed, Err: errBroken, Message: strings.Join(broken, "; "),
-			Hint: "see power.csv for the time, and the logs in " + d.lab.path("logs") + " and " + d.lab.path("nodes"),
+			Hint: "see power.csv for the time, and the logs in " + d.lab.Path("logs") + " and " + d.lab.Path("nodes"),
 		}
 	}
 	d.say("all guarantees held")
 	return nil
+}
+
+// keep leaves everything running until ctx ends, with the coordinator that was killed started again, and prints commands to try.
+func (d *show) keep(ctx context.Context) error {
+	if d.killed != "" {
+		if err := d.lab.Site.StartCoordinator(d.killed); err != nil {
+			return err
+		}
+	}
+	d.say("\n%d emulated nodes, %d coordinators, a scheduler and %s are running until Ctrl-C. Try:\n  export HEADROOM_ADDR=%s",
+		d.setup.Nodes, d.setup.Coordinators, cmp.Or(d.lab.Engine.Name, "workers"), strings.Join(d.lab.Site.Addresses(), ","))
+	for _, args := range []string{
+		"coordinator status --watch", fmt.Sprintf(`coordinator budget set %.0fW --reason "trying it"`, d.lab.Part(cutTo).Watts()), "coordinator node list",
+		`coordinator brake set --reason "trying it"`, "coordinator brake lift", "coordinator job list", "coordinator job explain JOB", "coordinator sprint list",
+		"scheduler list --addr " + d.lab.Site.Scheduler(), "powerlab node exec n1 --dir " + d.lab.Site.NodeDir() + " -- sha256sum /dev/zero",
+	} {
+		d.say("  %s", filepath.Join(d.opts.bin, args))
+	}
+	for _, page := range d.lab.Engine.Pages {
+		d.say("  %s   a page of the engine's own", page)
+	}
+	return every(ctx, watchEvery, func() error { return d.running(ctx) })
+}
+
+// Programs of an engine run are started again so often, each a pause after it ended.
+const (
+	revivals    = 50
+	reviveAfter = 2 * time.Second
+)
+
+// running is an error if a program has ended by itself. In an engine run it is started again, so that the crashes
+// that the documents promise to survive can be tried.
+func (d *show) running(ctx context.Context) error {
+	err := d.lab.Site.Running()
+	if err == nil || d.opts.engine == engineLocal || d.revived >= revivals {
+		return err
+	}
+	if !pause.For(ctx, reviveAfter) {
+		return nil
+	}
+	names, err := d.lab.Site.Revive()
+	for _, name := range names {
+		d.revived++
+		d.say("%s exited and was started again", name)
+	}
+	return err
 }

@@ -2,12 +2,15 @@ package demo
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strings"
 	"time"
+
+	"gonum.org/v1/gonum/stat"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
@@ -47,9 +50,14 @@ type engineJob struct {
 	Moves map[string]int `json:"moves"`
 }
 
-func engineJobOf(j *headroomv1.Job, a jobAnswers) *engineJob {
-	out := &engineJob{ID: j.GetId(), Queue: j.GetQueue(), Floor: j.GetFloor(), Dropped: droppedTasks(j), DroppedByCounters: a.dropped, Moves: map[string]int{}}
-	for _, m := range a.moves {
+// engineJobOf is what the coordinators and the job's own counters have about a job that has ended.
+func (d *show) engineJobOf(ctx context.Context, j *headroomv1.Job) *engineJob {
+	out := &engineJob{ID: j.GetId(), Queue: j.GetQueue(), Floor: j.GetFloor(), Dropped: droppedTasks(j), Moves: map[string]int{}}
+	if j.GetState() == headroomv1.JobState_JOB_STATE_DONE {
+		out.DroppedByCounters = d.lab.Engine.Dropped(ctx, j.GetId())
+	}
+	moves, _ := d.lab.Moves(ctx, j.GetId()) // none if they are not known
+	for _, m := range moves {
 		out.Moves[strings.ToLower(strings.TrimPrefix(m.GetKind().String(), "MOVE_KIND_"))]++
 	}
 	return out
@@ -90,10 +98,10 @@ func (s *stepSummary) look(looks []look, inside func(time.Duration) bool) {
 			s.Dropped += max(0, l.dropped-dropped)
 			for q := range l.queues {
 				if q == len(s.Queues) {
-					s.Queues, used = append(s.Queues, queueSummary{Name: l.queues[q].name}), append(used, nil)
+					s.Queues, used = append(s.Queues, queueSummary{Name: l.queues[q].Name}), append(used, nil)
 				}
-				s.Queues[q].Share = l.queues[q].share
-				used[q] = append(used[q], float64(l.queues[q].used))
+				s.Queues[q].Share = l.queues[q].Share
+				used[q] = append(used[q], float64(l.queues[q].Used))
 			}
 			if before != nil && l.queues != nil {
 				s.Moved += movedBy(before.queues, l.queues)
@@ -113,11 +121,7 @@ func mean(values []float64) *float64 {
 	if len(values) == 0 {
 		return nil
 	}
-	sum := 0.0
-	for _, v := range values {
-		sum += v
-	}
-	return new(math.Round(10*sum/float64(len(values))) / 10)
+	return new(math.Round(10*stat.Mean(values, nil)) / 10)
 }
 
 // missing are what a run should show and this one did not, in words: no promise, and

@@ -1,14 +1,15 @@
 package demo
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"gonum.org/v1/gonum/stat"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
@@ -51,7 +52,7 @@ func settleOf(times []float64) settle {
 	if len(times) == 0 {
 		return settle{}
 	}
-	return settle{rounded(new(quantile(times, 0.50))), rounded(new(quantile(times, 0.99)))}
+	return settle{rounded(new(stat.Quantile(0.50, stat.Empirical, times, nil))), rounded(new(stat.Quantile(0.99, stat.Empirical, times, nil)))}
 }
 
 // jobSummary is one job. EnergyJ is its share of the energy at the wall of the
@@ -72,39 +73,39 @@ type eventSummary struct {
 	What string  `json:"what"`
 }
 
-// summarise puts the figures of a run together.
-func summarise(b *tracker, s *story, nodes int) summary {
+// askMost bounds the queries about jobs that have ended.
+const askMost = 20 * time.Second
+
+// summary puts the figures of the run together.
+func (d *show) summary(ctx context.Context) summary {
+	ctx, cancel := context.WithTimeout(ctx, askMost)
+	defer cancel()
+	b := d.tracker
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	above := judge(b.samples, b.cuts)
 	out := summary{
 		OverBudget: overBudget{seconds(above.reserved), seconds(above.held), seconds(above.measured)},
-		Settle:     settleOf(s.settle), recovery: &recovery{rounded(s.failover), rounded(s.readopt)}, Nodes: nodes,
-		Breaker: breakerOf(b.samples), Jobs: []jobSummary{}, Events: []eventSummary{}, settled: len(s.settle),
+		Settle:     settleOf(d.settle), Nodes: d.opts.nodes, Breaker: breakerOf(b.samples), Jobs: []jobSummary{}, Events: []eventSummary{}, settled: len(d.settle),
+	}
+	if d.opts.engine == engineLocal {
+		out.recovery = &recovery{rounded(d.failover), rounded(d.readopt)}
+	} else {
+		out.Engine, out.Steps = d.opts.engine, stepsOf(d.steps, d.end, b.samples, d.looks.looks)
 	}
 	for _, j := range b.jobs {
 		p := j.GetProgress()
-		out.Jobs = append(out.Jobs, jobSummary{
+		one := jobSummary{
 			Name: j.GetName(), Class: j.GetClass(), State: stateWord(j.GetState()), Tasks: p.GetTasks(), Done: p.GetDone(),
 			RuntimeS: rounded(p.RuntimeS), EnergyJ: *rounded(new(b.energy[j.GetId()])),
-		})
+		}
+		if out.Engine != "" {
+			one.engineJob = d.engineJobOf(ctx, j)
+		}
+		out.Jobs = append(out.Jobs, one)
 	}
 	for _, e := range b.events {
 		out.Events = append(out.Events, eventSummary{seconds(e.at), e.what})
-	}
-	return out
-}
-
-// summary is that of the run.
-func (d *show) summary() summary {
-	out := summarise(d.tracker, d.story, len(d.lab.nodes))
-	if d.engine == nil {
-		return out
-	}
-	out.Engine, out.recovery = d.opts.engine, nil
-	out.Steps = stepsOf(d.story.steps, d.story.end, d.tracker.samples, d.looks.looks)
-	for i, j := range d.tracker.jobs {
-		out.Jobs[i].engineJob = engineJobOf(j, d.answers[j.GetId()])
 	}
 	return out
 }
@@ -181,18 +182,6 @@ func (out summary) saw(what string) bool {
 // eventNames are the events that every run has, in their order.
 func eventNames() []string {
 	return []string{eventCut, eventKilled, eventLeader, eventDown, eventBack, eventRaised}
-}
-
-// writeJSON writes summary.json.
-func writeJSON(path string, v any) error {
-	data, err := json.MarshalIndent(v, "", "  ")
-	if err == nil {
-		err = os.WriteFile(path, append(data, '\n'), 0o644)
-	}
-	if err != nil {
-		return fmt.Errorf("demo: summary.json: %w", err)
-	}
-	return nil
 }
 
 // print is the verdict for people.

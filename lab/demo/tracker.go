@@ -1,33 +1,26 @@
 package demo
 
 import (
-	"slices"
 	"sync"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/internal/wire"
-	"headroom/lease"
 	"headroom/units"
 )
 
 // The texts of events; they are part of summary.json's contract.
 const (
-	eventCut        = "budget cut"
-	eventKilled     = "leader killed"
-	eventLeader     = "new leader"
-	eventDown       = "powerd killed"
-	eventBack       = "powerd back"
-	eventRaised     = "budget raised"
-	eventLowered    = "budget lowered"
-	eventSprint     = "sprint"
-	eventShares     = "shares moved"
-	eventDrops      = "tasks dropped"
-	eventJob        = "job submitted"
-	eventRevived    = "program started again"
-	eventsShown     = 7
-	leaderUnknown   = "-"
-	answerFreshness = time.Second
+	eventCut     = "budget cut"
+	eventKilled  = "leader killed"
+	eventLeader  = "new leader"
+	eventDown    = "powerd killed"
+	eventBack    = "powerd back"
+	eventRaised  = "budget raised"
+	eventLowered = "budget lowered"
+	eventSprint  = "sprint"
+	eventShares  = "shares moved"
+	eventDrops   = "tasks dropped"
+	eventJob     = "job submitted"
 )
 
 // event is something that the demo did or saw.
@@ -40,24 +33,19 @@ type event struct {
 // tracker is the current state of the demo, for the screen and the judge.
 type tracker struct {
 	mu     sync.Mutex
-	zero   time.Time     // t = 0
-	end    time.Duration // when every job should have ended
+	zero   time.Time // t = 0
 	budget units.Power
 	known  uint64 // revision that the budget is of
-	leader string
-	epoch  lease.Epoch
-	heard  time.Time // when a leader answered last
 
 	samples []sample
 	cuts    []time.Duration
 	events  []event
 	jobs    []*headroomv1.Job
 	energy  map[string]float64 // joules by job id
-	holding map[string]units.Power
 }
 
-func newBoard(budget units.Power) *tracker {
-	return &tracker{budget: budget, energy: map[string]float64{}, holding: map[string]units.Power{}}
+func newTracker(budget units.Power) *tracker {
+	return &tracker{budget: budget, energy: map[string]float64{}}
 }
 
 // locked calls f while no other goroutine uses the tracker.
@@ -65,15 +53,6 @@ func (b *tracker) locked(f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f()
-}
-
-// begin sets t = 0, and when every job should have ended.
-func (b *tracker) begin(end time.Duration) { b.locked(func() { b.zero, b.end = time.Now(), end }) }
-
-// left is the time until every job should have ended; 0 before t = 0.
-func (b *tracker) left() (d time.Duration) {
-	b.locked(func() { d = b.end - b.sinceZero() })
-	return d
 }
 
 // now is the time since t = 0; 0 before it.
@@ -101,19 +80,6 @@ func (b *tracker) commit(revision uint64, budget units.Power) {
 		}
 		b.known, b.budget = revision, budget
 	})
-}
-
-// answered stores the leader that has answered.
-func (b *tracker) answered(m *headroomv1.Meta) {
-	b.locked(func() { b.leader, b.heard, b.epoch = m.GetServer(), time.Now(), wire.Epoch(m.GetEpoch()) })
-}
-
-// leading is the leader that answered last; "-" if none has for a second. The tracker is locked.
-func (b *tracker) leading() string {
-	if b.leader == "" || time.Since(b.heard) > answerFreshness {
-		return leaderUnknown
-	}
-	return b.leader
 }
 
 // note records an event at the moment at.
@@ -171,29 +137,4 @@ func (b *tracker) burnt(node string, joules float64) {
 			}
 		}
 	})
-}
-
-// live reports whether a job has not ended.
-func live(j *headroomv1.Job) bool {
-	state := j.GetState()
-	return state != headroomv1.JobState_JOB_STATE_DONE && state != headroomv1.JobState_JOB_STATE_FAILED && state != headroomv1.JobState_JOB_STATE_CANCELLED
-}
-
-// load is what one class has to do now.
-type load struct {
-	jobs, left, running int // unfinished jobs, their unfinished and running tasks
-}
-
-// loadOf sums up the unfinished jobs of some classes.
-func loadOf(jobs []*headroomv1.Job, classes ...string) load {
-	var l load
-	for _, j := range jobs {
-		if slices.Contains(classes, j.GetClass()) && live(j) {
-			p := j.GetProgress()
-			l.jobs++
-			l.left += int(p.GetTasks() - min(p.GetTasks(), p.GetDone()+p.GetDropped()))
-			l.running += int(p.GetRunning())
-		}
-	}
-	return l
 }

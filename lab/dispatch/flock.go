@@ -15,9 +15,6 @@ type flock struct {
 	groups       []*group
 	// next is when the masters report next.
 	next float64
-	// tasks and ids are scratch.
-	tasks []task
-	ids   []pigeon.ID
 }
 
 // reportEvery is how often a master reports to all distributors, s (Li, section 4.6.2: periodically).
@@ -31,7 +28,6 @@ type distributor struct {
 	heard []float64
 }
 
-// task is a task of a job.
 type task struct {
 	job  *job
 	time float64
@@ -48,7 +44,6 @@ type group struct {
 	master *pigeon.Master[placed]
 	worker pigeon.Worker
 	speed  float64
-	usable int
 	slots  []slot
 	free   []int32
 	// reported is the master's last report and its time.
@@ -62,7 +57,6 @@ type report struct {
 	aheadLow, aheadHigh int
 }
 
-// slot runs a task, or none.
 type slot struct {
 	id      pigeon.ID // of the master
 	event   events.ID // its result
@@ -72,14 +66,11 @@ type slot struct {
 	running bool
 }
 
-// unlimited is a window that never closes: the simulation has no back-pressure, as in the paper.
-const unlimited = math.MaxInt
-
 func newFlock(w *world) *flock {
 	f := &flock{world: w}
 	for g := range w.setup.Groups {
-		n := w.setup.size(g)
-		x := &group{master: pigeon.NewMaster[placed](pigeon.MasterOptions{W: w.setup.W}), speed: 1, usable: n, slots: make([]slot, n)}
+		n := w.setup.Size(g)
+		x := &group{master: pigeon.NewMaster[placed](pigeon.MasterOptions{W: w.setup.W}), speed: 1, slots: make([]slot, n)}
 		x.worker = x.master.Join(n, w.setup.Reserved)
 		for i := range n {
 			x.free = append(x.free, int32(i))
@@ -87,7 +78,16 @@ func newFlock(w *world) *flock {
 		f.groups = append(f.groups, x)
 	}
 	for range w.setup.Distributors {
-		f.distributors = append(f.distributors, f.distributor())
+		d := &distributor{
+			Distributor: pigeon.NewDistributor[task](pigeon.DistributorOptions{Spread: w.setup.Policy.spread(), Placement: w.setup.Placement, Random: w.random}),
+			power:       pigeon.NewPower(w.setup.Groups), heard: make([]float64, w.setup.Groups),
+		}
+		for g, x := range f.groups {
+			d.Window(d.Join(), math.MaxInt, math.MaxInt) // no back-pressure, as in the paper
+			d.power.Cap(0, pigeon.Group(g), w.setup.Size(g))
+			f.hear(d, g, x.report(0))
+		}
+		f.distributors = append(f.distributors, d)
 	}
 	for i := range w.setup.Caps {
 		c := &w.setup.Caps[i]
@@ -96,50 +96,39 @@ func newFlock(w *world) *flock {
 	return f
 }
 
-func (f *flock) distributor() *distributor {
-	d := &distributor{Distributor: pigeon.NewDistributor[task](pigeon.DistributorOptions{
-		Spread: f.setup.Policy.spread(), Placement: f.setup.Placement, Random: f.random,
-	}), power: pigeon.NewPower(f.setup.Groups), heard: make([]float64, f.setup.Groups)}
-	for g, x := range f.groups {
-		d.Window(d.Join(), unlimited, unlimited)
-		d.power.Cap(seconds(f.now()), pigeon.Group(g), x.usable)
-		f.hear(d, g, x.report(0))
-	}
-	return d
-}
-
 func (f *flock) arrive(j *job) {
-	f.tasks, f.ids = f.tasks[:0], f.ids[:0]
-	for _, t := range j.times {
-		f.tasks = append(f.tasks, task{j, t})
+	tasks := make([]task, len(j.times))
+	for i, t := range j.times {
+		tasks[i] = task{j, t}
 	}
 	d := f.distributors[j.distributor]
 	f.reportAll()
-	f.learn(d)
-	f.ids, _ = d.Submit(f.tasks, j.short, f.ids)
+	for g, x := range f.groups { // before it splits by them
+		if x.reported.at > d.heard[g] {
+			f.hear(d, g, x.reported)
+		}
+	}
+	d.Submit(tasks, j.short, nil)
 	f.send(d)
 }
 
 // send hands over what a distributor has to send, a batch for each group.
 func (f *flock) send(d *distributor) {
 	var batch []pigeon.Send[task]
-	flush := func() {
-		if len(batch) > 0 {
+	for {
+		s, more := d.Next()
+		if len(batch) > 0 && (!more || batch[0].Group != s.Group) {
 			arrived := batch
 			f.hop(func() { f.take(int(arrived[0].Group), arrived) })
+			batch = nil
 		}
-		batch = nil
-	}
-	for s, more := d.Next(); more; s, more = d.Next() {
-		if len(batch) > 0 && batch[0].Group != s.Group {
-			flush()
+		if !more {
+			return
 		}
 		batch = append(batch, s)
 	}
-	flush()
 }
 
-// take places a batch at a master.
 func (f *flock) take(g int, batch []pigeon.Send[task]) {
 	f.reportAll()
 	x := f.groups[g]
@@ -150,7 +139,6 @@ func (f *flock) take(g int, batch []pigeon.Send[task]) {
 	f.hear(f.distributors[batch[0].Task.job.distributor], g, x.report(f.now()))
 }
 
-// start starts what a master can.
 func (f *flock) start(g int) {
 	x := f.groups[g]
 	for s, more := x.master.Next(); more; s, more = x.master.Next() {
@@ -167,10 +155,8 @@ func (f *flock) end(g int, i int32) {
 	f.reportAll()
 	x := f.groups[g]
 	w := &x.slots[i]
-	j, ran := w.placed.job, f.now()-f.setup.Hop-w.started
-	index := uint64(j.index)
-	d := f.distributors[j.distributor]
-	id := w.placed.id
+	id, j, ran := w.placed.id, w.placed.job, f.now()-f.setup.Hop-w.started
+	index, d := uint64(j.index), f.distributors[j.distributor]
 	w.running = false
 	x.free = append(x.free, i)
 	x.master.End(w.id)
@@ -189,7 +175,6 @@ func (f *flock) end(g int, i int32) {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// report is a master's report at a time.
 func (x *group) report(at float64) report {
 	s := x.master.State()
 	ahead := s.RunningHigh + s.RunningLow + s.WaitingHigh
@@ -207,18 +192,6 @@ func (f *flock) hear(d *distributor, g int, r report) {
 	}
 	d.heard[g] = r.at
 	d.Report(pigeon.Group(g), power, r.aheadLow, r.aheadHigh)
-}
-
-// learn gives a distributor the last reports of the masters, before it splits by them.
-func (f *flock) learn(d *distributor) {
-	if f.setup.Policy.spread() == pigeon.Even {
-		return
-	}
-	for g, x := range f.groups {
-		if x.reported.at > d.heard[g] {
-			f.hear(d, g, x.reported)
-		}
-	}
 }
 
 // reportAll notes the masters' states at the last report up to now. It is called before anything changes at that time, so that their states
@@ -244,7 +217,7 @@ func (f *flock) recap(c *Cap) {
 			f.clock.Move(x.slots[i].event, w.Ends()+f.setup.Hop)
 		}
 	}
-	x.speed, x.usable = c.Speed, c.Usable
+	x.speed = c.Speed
 	x.master.Usable(x.worker, c.Usable)
 	f.start(c.Group)
 	for _, d := range f.distributors {

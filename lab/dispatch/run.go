@@ -1,3 +1,17 @@
+// Package dispatch simulates the dispatch of many small tasks on traces, with Pigeon and the
+// policies that it is compared with.
+//
+// The one idea: the simulation makes no decisions. It drives the state machines of
+// jobs/dispatch/pigeon, the code of real distributors and masters, and of package eagle, and adds
+// time: a network delay between any two nodes, task times from the trace, and slots that are slower
+// under a power cap. A centralised scheduler is a pigeon.Master that has all workers.
+//
+// A job ends when its last result has arrived at its distributor; its completion time counts from
+// its arrival there. A task that meets an idle worker takes three hops with Pigeon, and four with
+// Sparrow or Eagle. A slowdown is a percentile of completion times divided by the same percentile
+// of the times of each job's longest task.
+//
+// Guarantees: the same Setup and jobs give the same Result. Each task of each job runs once.
 package dispatch
 
 import (
@@ -12,22 +26,16 @@ import (
 	"headroom/lab/traces"
 )
 
-// Ranks of events at one time: a cap comes before what starts under it.
-const (
-	rankCap  = 0
-	rankTask = 1
-)
+// Events at one time come by rank: a cap before what starts under it.
+const rankCap, rankTask = 0, 1
 
 // job is one that has arrived and has not ended.
 type job struct {
-	index       int
-	distributor int
-	arrival     float64
-	mean        float64
-	longest     float64
-	times       []float64
-	short       bool
-	left        int
+	index, distributor     int
+	arrival, mean, longest float64
+	times                  []float64
+	short                  bool
+	bound, left            int // tasks that a worker has requested, and those that have not ended
 }
 
 // world is what all policies share.
@@ -42,7 +50,6 @@ type world struct {
 	first, last float64
 	busy        float64
 	classes     map[bool]*measured
-	unused      []*job
 }
 
 // checkEvery is after how many events the context is checked.
@@ -56,8 +63,17 @@ func Run(ctx context.Context, setup Setup, jobs iter.Seq2[*traces.Job, error]) (
 	if err := setup.check(); err != nil {
 		return Result{}, err
 	}
-	w := &world{setup: setup, random: rand.New(rand.NewPCG(setup.Seed, 0)), classes: map[bool]*measured{true: {}, false: {}}}
-	arrive := w.policy()
+	if setup.Policy == Eagle || setup.Policy == Central {
+		setup.Reserved, setup.Groups = setup.Reserved*setup.Groups, 1
+	}
+	short, long := &measured{}, &measured{}
+	w := &world{setup: setup, random: rand.New(rand.NewPCG(setup.Seed, 0)), classes: map[bool]*measured{true: short, false: long}}
+	var arrive func(*job)
+	if setup.Policy == Eagle || setup.Policy == Sparrow {
+		arrive = newProbing(w).arrive
+	} else {
+		arrive = newFlock(w).arrive
+	}
 	for t, err := range jobs {
 		if err != nil {
 			return Result{}, err
@@ -72,14 +88,16 @@ func Run(ctx context.Context, setup Setup, jobs iter.Seq2[*traces.Job, error]) (
 	if err := w.pass(ctx, math.Inf(1)); err != nil {
 		return Result{}, err
 	}
-	r := w.result()
 	if w.open > 0 {
-		return r, fmt.Errorf("%d of %d jobs never end: no slot can run their tasks", w.open, r.Jobs)
+		return Result{}, fmt.Errorf("%d of %d jobs never end: no slot can run their tasks", w.open, w.jobs)
+	}
+	r := Result{Short: ClassOf(short.completion, short.longest), Long: ClassOf(long.completion, long.longest), Tasks: w.tasks, Jobs: w.jobs}
+	if span := w.last - w.first; span > 0 {
+		r.Util = w.busy / (span * float64(setup.Workers))
 	}
 	return r, nil
 }
 
-// pass lets everything happen that is due up to a time.
 func (w *world) pass(ctx context.Context, until float64) error {
 	for do, ok := w.clock.Before(until); ok; do, ok = w.clock.Before(until) {
 		if w.count++; w.count%checkEvery == 0 && ctx.Err() != nil {
@@ -92,41 +110,15 @@ func (w *world) pass(ctx context.Context, until float64) error {
 
 func (w *world) now() float64 { return w.clock.Now() }
 
-// hop does something when a message has arrived.
 func (w *world) hop(do func()) { w.clock.Schedule(w.now()+w.setup.Hop, rankTask, do) }
 
-// policy returns what dispatches the tasks of a job that arrives.
-func (w *world) policy() (arrive func(*job)) {
-	switch w.setup.Policy {
-	case Sparrow:
-		return newProbing(w).arrive
-	case Eagle:
-		w.setup.one()
-		return newProbing(w).arrive
-	case Central:
-		w.setup.one()
-	case Pigeon, Ours, OursWeighted, Queues, TwoQueues:
-	}
-	return newFlock(w).arrive
-}
-
-// admit makes a job of the trace's.
 func (w *world) admit(t *traces.Job, at float64) *job {
 	if w.jobs == 0 {
 		w.first = at
 	}
-	var j *job
-	if n := len(w.unused); n > 0 {
-		j, w.unused = w.unused[n-1], w.unused[:n-1]
-	} else {
-		j = &job{}
-	}
-	*j = job{
-		index: w.jobs, distributor: w.jobs % w.setup.Distributors, arrival: at, mean: t.Mean, times: append(j.times[:0], t.Times...),
-		short: t.Mean <= w.setup.Cutoff, left: len(t.Times),
-	}
-	for _, x := range t.Times {
-		j.longest = max(j.longest, x)
+	j := &job{
+		index: w.jobs, distributor: w.jobs % w.setup.Distributors, arrival: at, mean: t.Mean, times: slices.Clone(t.Times),
+		short: t.Mean <= w.setup.Cutoff, left: len(t.Times), longest: slices.Max(t.Times),
 	}
 	w.jobs++
 	w.open++
@@ -141,21 +133,13 @@ func (w *world) ended(j *job, ran float64) bool {
 	if j.left--; j.left > 0 {
 		return false
 	}
-	w.classes[j.short].add(w.now()-j.arrival, j.longest)
+	class := w.classes[j.short]
+	class.completion, class.longest = append(class.completion, w.now()-j.arrival), append(class.longest, j.longest)
 	if w.setup.Ended != nil {
 		w.setup.Ended(Ended{Index: j.index, Tasks: len(j.times), Completion: w.now() - j.arrival, Longest: j.longest})
 	}
-	w.unused = append(w.unused, j)
 	w.open--
 	return true
-}
-
-func (w *world) result() Result {
-	r := Result{Short: w.classes[true].class(), Long: w.classes[false].class(), Tasks: w.tasks, Jobs: w.jobs}
-	if span := w.last - w.first; span > 0 {
-		r.Util = w.busy / (span * float64(w.setup.Workers))
-	}
-	return r
 }
 
 // Result is the result of a simulation.
@@ -175,28 +159,24 @@ type Class struct {
 	Slow99 float64
 }
 
-// measured collects a class.
 type measured struct{ completion, longest []float64 }
 
-func (m *measured) add(completion, longest float64) {
-	m.completion, m.longest = append(m.completion, completion), append(m.longest, longest)
-}
-
-func (m *measured) class() Class {
-	c := Class{Jobs: len(m.completion)}
-	slices.Sort(m.completion)
-	slices.Sort(m.longest)
-	c.P50, c.P90, c.P99 = Percentile(m.completion, 0.5), Percentile(m.completion, 0.9), Percentile(m.completion, 0.99)
-	c.Slow99 = c.P99 / Percentile(m.longest, 0.99)
-	for _, x := range m.completion {
+// ClassOf returns the class of jobs with these completion times and times of their longest tasks, which it sorts.
+func ClassOf(completion, longest []float64) Class {
+	c := Class{Jobs: len(completion)}
+	slices.Sort(completion)
+	slices.Sort(longest)
+	c.P50, c.P90, c.P99 = percentile(completion, 0.5), percentile(completion, 0.9), percentile(completion, 0.99)
+	c.Slow99 = c.P99 / percentile(longest, 0.99)
+	for _, x := range completion {
 		c.Mean += x
 	}
 	c.Mean /= float64(c.Jobs)
 	return c
 }
 
-// Percentile returns the value below which the part p of sorted values lies, interpolated linearly between the two nearest; NaN of none.
-func Percentile(sorted []float64, p float64) float64 {
+// percentile returns the value below which the part p of sorted values lies, interpolated linearly between the two nearest; NaN of none.
+func percentile(sorted []float64, p float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()
 	}

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"headroom/jobs/dispatch/pigeon"
@@ -13,14 +12,10 @@ type Policy string
 
 // The policies.
 const (
-	// Pigeon splits jobs evenly over the groups.
-	Pigeon Policy = "pigeon"
-	// Sparrow probes two workers a task.
-	Sparrow Policy = "sparrow"
-	// Eagle places long jobs centrally and probes for short ones.
-	Eagle Policy = "eagle"
-	// Central is Pigeon with one group.
-	Central Policy = "central"
+	Pigeon  Policy = "pigeon"  // splits jobs evenly over the groups
+	Sparrow Policy = "sparrow" // probes two workers a task
+	Eagle   Policy = "eagle"   // places long jobs centrally and probes for short ones
+	Central Policy = "central" // is Pigeon with one group
 	// Ours is Pigeon with splits in proportion to the groups' learned power, the remainder to where least is ahead.
 	Ours Policy = "ours"
 	// OursWeighted splits in proportion to the groups' learned power, without their queues.
@@ -54,18 +49,6 @@ func (p Policy) spread() pigeon.Spread {
 
 // learns reports whether its distributors learn the groups' power.
 func (p Policy) learns() bool { return p == Ours || p == OursWeighted }
-
-// Bounds of a Setup.
-const (
-	// workersMost is ten times the largest published cluster.
-	workersMost = 1_000_000
-	// distributorsMost bounds the memory: each tracks all groups.
-	distributorsMost = 1000
-	// hopMost is far more than any network takes; longer hops would dwarf the tasks.
-	hopMost = 10
-	// speedMost bounds what a group may be faster than the trace's machines.
-	speedMost = 100
-)
 
 // Usual values.
 const (
@@ -118,25 +101,14 @@ type Ended struct {
 	Completion, Longest float64
 }
 
-// size is how many workers a group has. Sizes differ by at most one.
-func (s *Setup) size(group int) int { return s.from(group+1) - s.from(group) }
+// Size is how many workers a group has. Sizes differ by at most one.
+func (s *Setup) Size(group int) int { return (group+1)*s.Workers/s.Groups - group*s.Workers/s.Groups }
 
-// from is a group's first worker.
-func (s *Setup) from(group int) int { return group * s.Workers / s.Groups }
-
-// one makes the Setup that of a single group.
-func (s *Setup) one() {
-	s.Reserved *= s.Groups
-	s.Groups = 1
-}
-
-// check returns what is wrong with a Setup, by which rule.
+// check returns an error for values that do not fit each other.
 func (s *Setup) check() error {
 	switch {
 	case !slices.Contains(Policies(), s.Policy):
 		return fmt.Errorf("unknown policy %q: must be one of %v", s.Policy, Policies())
-	case s.Workers < 1 || s.Workers > workersMost:
-		return fmt.Errorf("workers is %d: must be from 1 to %d", s.Workers, workersMost)
 	case s.Groups < 1 || s.Groups > s.Workers:
 		return fmt.Errorf("groups is %d: must be from 1 to %d, the number of workers", s.Groups, s.Workers)
 	case s.Reserved < 0 || s.Reserved > s.Workers/s.Groups:
@@ -145,41 +117,24 @@ func (s *Setup) check() error {
 		return fmt.Errorf("reserved is %d per group, which is every worker: long jobs would never run", s.Reserved)
 	case s.Policy == Eagle && s.Reserved == 0:
 		return fmt.Errorf("reserved is 0: policy eagle needs at least 1 per group for its short partition")
-	case s.W < 0:
-		return fmt.Errorf("w is %d: must be at least 1, or null for strict priority", s.W)
-	case !(s.Cutoff >= 0) || math.IsInf(s.Cutoff, 0):
-		return fmt.Errorf("cutoff_s is %v: must be at least 0", s.Cutoff)
-	case !(s.Hop >= 0 && s.Hop <= hopMost):
-		return fmt.Errorf("hop_s is %v: must be from 0 to %d", s.Hop, hopMost)
-	case s.Distributors < 1 || s.Distributors > distributorsMost:
-		return fmt.Errorf("distributors is %d: must be from 1 to %d", s.Distributors, distributorsMost)
-	case !(s.Stretch >= 0) || math.IsInf(s.Stretch, 0):
-		return fmt.Errorf("arrivals cannot be stretched by %v", s.Stretch)
 	case len(s.Caps) > 0 && (s.Policy == Sparrow || s.Policy == Eagle || s.Policy == Central):
 		return fmt.Errorf("caps: policy %s has no groups to cap", s.Policy)
 	}
-	return s.checkCaps()
-}
-
-func (s *Setup) checkCaps() error {
 	last := 0.0
 	usable := make([]int, s.Groups)
 	for g := range usable {
-		usable[g] = s.size(g)
+		usable[g] = s.Size(g)
 	}
 	for i, c := range s.Caps {
 		switch {
 		case c.Group < 0 || c.Group >= s.Groups:
 			return fmt.Errorf("caps[%d].group is %d: must be from 0 to %d", i, c.Group, s.Groups-1)
-		case !(c.At >= last) || math.IsInf(c.At, 0):
+		case c.At < last:
 			return fmt.Errorf("caps[%d].at_s is %v: must be at least %v, because caps are in order of time", i, c.At, last)
-		case !(c.Speed > 0 && c.Speed <= speedMost):
-			return fmt.Errorf("caps[%d].speed is %v: must be above 0 and at most %d", i, c.Speed, speedMost)
-		case c.Usable < 0 || c.Usable > s.size(c.Group):
-			return fmt.Errorf("caps[%d].usable is %d: group %d has %d slots", i, c.Usable, c.Group, s.size(c.Group))
+		case c.Usable < 0 || c.Usable > s.Size(c.Group):
+			return fmt.Errorf("caps[%d].usable is %d: group %d has %d slots", i, c.Usable, c.Group, s.Size(c.Group))
 		}
-		last = c.At
-		usable[c.Group] = c.Usable
+		last, usable[c.Group] = c.At, c.Usable
 	}
 	for g, n := range usable {
 		if n <= s.Reserved {

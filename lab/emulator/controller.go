@@ -2,12 +2,10 @@ package emulator
 
 import (
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"headroom/lab/emulator/bmc"
 )
@@ -43,11 +41,7 @@ func startController(dir string, node *Node) (*controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("emulator: BMC: %w", err)
 	}
-	if err := replace(place, []byte(b.Addr()+"\n")); err != nil {
-		b.Close()
-		return nil, err
-	}
-	return b, nil
+	return b, os.WriteFile(place, []byte(b.Addr()+"\n"), 0o644)
 }
 
 // keptPassword is the password in the file at path, which is made if need be.
@@ -87,42 +81,4 @@ func (b *controller) String() string {
 		return "none"
 	}
 	return fmt.Sprintf("IPMI over LAN at %s, user %s, password in %s", b.Addr(), boardUser, b.passwordFile)
-}
-
-// The BMC's faults by name, beside those that bmc.ParseFault reads.
-const (
-	boardLag     = "lag"     // the reading is 10 s old and moves every 10 s
-	boardFreeze  = "freeze"  // the reading stands still
-	boardLie     = "lie"     // the reading is half of the truth
-	boardHang    = "hang"    // no answer to anything
-	boardSlow    = "slow"    // every answer takes 1.5 s
-	boardRestart = "restart" // sessions are forgotten, once
-	boardOK      = "ok"      // ends all of them
-)
-
-// inject makes a fault of the BMC act.
-func (b *controller) inject(name string) error {
-	switch name {
-	case boardLag:
-		b.SetFault(bmc.Fault{Update: 10 * time.Second, Delay: 10 * time.Second})
-	case boardFreeze:
-		b.SetFault(bmc.Fault{Freeze: true})
-	case boardLie:
-		b.SetFault(bmc.Fault{Factor: 0.5})
-	case boardHang:
-		b.SetFault(bmc.Fault{Hang: true})
-	case boardSlow:
-		b.SetFault(bmc.Fault{Slow: 1500 * time.Millisecond})
-	case boardRestart:
-		b.Restart()
-	case boardOK:
-		b.SetFault(bmc.Fault{})
-	default:
-		fault, err := bmc.ParseFault(name)
-		if err != nil || name == "" {
-			return errors.Join(errFault, err)
-		}
-		b.SetFault(fault)
-	}
-	return nil
 }

@@ -17,11 +17,10 @@
 //     slows the node's processes down (package throttle), and keeps powerd and a
 //     scheduler worker running on it.
 //
-// The tree is a FUSE mount if requested and permitted: its files answer as the kernel's do,
-// including error numbers. Otherwise it is plain files, which have values but no error semantics: a
-// write that the kernel would refuse is undone at the next step, and a value that the kernel would
-// round is rounded at the next step. Writers put the whole value and its line break with one write
-// at offset 0; readers take the first line.
+// The tree is plain files, which have values but no error semantics: a write that the kernel would
+// refuse is undone at the next step, and a value that the kernel would round is rounded then.
+// Writers put the whole value and its line break with one write at offset 0; readers take the first
+// line. For tests, it can be a FUSE mount instead, whose files answer as the kernel's do.
 //
 // Guarantees: a value that was read is rounded and written back only if the file still has it.
 // Nothing outside the node's folder is written. A process of `powerlab node` survives neither its

@@ -2,9 +2,11 @@ package emulator
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -101,20 +103,31 @@ func (f *family) wait(cmd *exec.Cmd) error {
 	return err
 }
 
-// scan reaps orphans that ended and returns the processes whose whole families
-// must be slowed.
-func (f *family) scan() []int {
+// live are the direct children that run, by role; ended orphans are reaped, and others count as
+// programs.
+func (f *family) live() map[int]role {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var roots []int
+	live := make(map[int]role)
 	for _, pid := range throttle.Children(os.Getpid()) {
-		as, started := f.children[pid]
-		switch {
-		case !started && !reaped(pid):
+		if as, started := f.children[pid]; started {
+			live[pid] = as
+		} else if !reaped(pid) {
+			live[pid] = roleProgram
+		}
+	}
+	return live
+}
+
+// scan returns the processes whose whole families must be slowed.
+func (f *family) scan() []int {
+	var roots []int
+	for pid, as := range f.live() {
+		switch as {
+		case roleAgent:
+		case roleProgram:
 			roots = append(roots, pid)
-		case started && as == roleProgram:
-			roots = append(roots, pid)
-		case started && as == roleWorker:
+		case roleWorker:
 			roots = append(roots, throttle.Children(pid)...)
 		}
 	}
@@ -127,39 +140,19 @@ func reaped(pid int) bool {
 	return got == pid || err != nil
 }
 
-// How long end goes on.
-const (
-	endTries = 250
-	endPause = 20 * time.Millisecond
-)
-
 // end kills every process that is left below us, and theirs, until none is;
-// it returns how many it could not end.
+// it returns how many it could not end within 5 s.
 func (f *family) end() int {
-	left := 0
-	for range endTries {
-		roots := f.all()
-		left = len(roots)
-		if left == 0 {
-			return 0
-		}
-		for _, pid := range throttle.Descendants(roots) {
+	left := f.live()
+	for range 250 {
+		for _, pid := range throttle.Descendants(slices.Collect(maps.Keys(left))) {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
-		time.Sleep(endPause)
-	}
-	return left
-}
-
-// all are the direct children that still run; ended orphans are reaped.
-func (f *family) all() []int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var pids []int
-	for _, pid := range throttle.Children(os.Getpid()) {
-		if _, started := f.children[pid]; started || !reaped(pid) {
-			pids = append(pids, pid)
+		if len(left) == 0 {
+			break
 		}
+		time.Sleep(20 * time.Millisecond)
+		left = f.live()
 	}
-	return pids
+	return len(left)
 }

@@ -10,7 +10,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strconv"
 	"time"
@@ -19,9 +18,7 @@ import (
 
 	"headroom/internal/cgroup"
 	"headroom/internal/cli"
-	"headroom/lab/emulator/kernel"
 	"headroom/lab/emulator/throttle"
-	"headroom/lab/emulator/treefs"
 	"headroom/scheduler/local"
 )
 
@@ -46,77 +43,21 @@ type machine struct {
 	bmc      *controller // nil where there is none
 }
 
-// options select the node to run and with what; the flags of `powerlab node`.
-type options struct {
-	// Name is the node's name: letters, digits, dots and dashes.
-	Name string
-	// Dir contains the folders of all nodes of a run.
-	Dir string
-	// Nodes counts the nodes that share the host: each owns 0.75 x cores / Nodes.
-	Nodes int
-	// Domain is the power domain written to powerd.yaml.
-	Domain string
-	// Join are gossip addresses of any members; KeyFile is the gossip key.
-	Join    []string
-	KeyFile string
-	// BrakeKeyFile has the public keys that powerd trusts for brakes; empty for none.
-	BrakeKeyFile string
-	// Scheduler is the address of the worker's scheduler; without it no worker runs.
-	Scheduler string
-	// Slots is the number of tasks that the worker runs at the same time.
-	Slots int
-	// Bin is the folder of the powerd and scheduler binaries.
-	Bin string
-	// Throttle is auto, cgroup or signals.
-	Throttle string
-	// Weight is how many times the host's other work the nodes' processes weigh when CPUs
-	// are short, 1 to 100; only a cgroup can.
-	Weight int
-	// RestartDelay is the delay before a powerd or worker that exited is restarted.
-	RestartDelay time.Duration
-	// NoPowerd and NoWorker leave these processes out.
-	NoPowerd, NoWorker bool
-	// Shape describes the machine's parts and its appearance to the kernel.
-	Shape kernel.Shape
-	// Tree is auto, fuse or files: whether the file tree is mounted.
-	Tree string
-	// BMC emulates a BMC on loopback, which powerd uses.
-	BMC bool
-}
-
-var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,62}$`)
-
-// boot makes the node's folder, tree and throttle; nothing is started yet.
-func boot(opts options, log *slog.Logger) (*machine, error) {
-	if !nodeName.MatchString(opts.Name) {
-		return nil, &cli.Error{
-			Code: "usage", Exit: cli.ExitUsage, Err: errName,
-			Message: fmt.Sprintf("invalid node name %q: use letters, digits, dots and dashes", opts.Name),
-			Hint:    "for example n01",
-		}
-	}
-	base, err := filepath.Abs(opts.Dir)
+// build makes the node's folder, tree and throttle in order; nothing is started yet. release takes
+// down those that are there.
+func (m *machine) build() (err error) {
+	base, err := filepath.Abs(m.opts.dir)
 	if err != nil {
-		return nil, fmt.Errorf("emulator: node folder: %w", err)
+		return fmt.Errorf("emulator: node folder: %w", err)
 	}
-	m := &machine{opts: opts, dir: filepath.Join(base, opts.Name), log: log.With(slog.String("node", opts.Name))}
-	m.cores = HostShare * float64(runtime.NumCPU()) / float64(max(1, opts.Nodes))
-	if err := m.build(base); err != nil {
-		m.release()
-		return nil, err
-	}
-	return m, nil
-}
-
-// build makes the machine's parts in order; release takes down those that are there.
-func (m *machine) build(base string) (err error) {
+	m.dir = filepath.Join(base, m.opts.name)
 	if err := m.claim(); err != nil {
 		return err
 	}
-	if m.node, err = m.makeNode(); err != nil {
+	if m.node, err = NewNode(m.dir, DefaultSpec()); err != nil {
 		return err
 	}
-	if m.opts.BMC {
+	if m.opts.bmc {
 		if m.bmc, err = startController(m.dir, m.node); err != nil {
 			return err
 		}
@@ -126,25 +67,6 @@ func (m *machine) build(base string) (err error) {
 	}
 	m.node.throttledBy = m.throttle.Kind()
 	return errors.Join(m.node.observe(), m.writeConfig())
-}
-
-// makeNode makes the node with its tree mounted where that is configured and possible;
-// a mount that was requested by name is made or refused.
-func (m *machine) makeNode() (*Node, error) {
-	opts := NodeOptions{Shape: m.opts.Shape, Mount: m.opts.Tree != "files"}
-	node, err := NewNodeWith(m.dir, opts)
-	if !errors.Is(err, treefs.ErrNoFUSE) {
-		return node, err
-	}
-	if m.opts.Tree == "fuse" {
-		return nil, &cli.Error{
-			Code: "fuse", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("cannot mount the file tree of node %s: %v", m.opts.Name, err),
-			Hint: "run as root with /dev/fuse, or use --tree files",
-		}
-	}
-	m.log.Info("using plain files for the file tree", slog.String("reason", err.Error()))
-	opts.Mount = false
-	return NewNodeWith(m.dir, opts)
 }
 
 // claim makes this process the only one that runs the node in this folder.
@@ -163,8 +85,8 @@ func (m *machine) claim() error {
 		n, _ := lock.ReadAt(owner[:], 0)
 		pid, _ := strconv.Atoi(string(owner[:max(0, n-1)]))
 		return errors.Join(&cli.Error{
-			Code: "running", Exit: cli.ExitConflict, Err: errRunning,
-			Message: fmt.Sprintf("node %s in %s is already running as process %d", m.opts.Name, m.opts.Dir, pid),
+			Code: "running", Exit: cli.ExitConflict,
+			Message: fmt.Sprintf("node %s in %s is already running as process %d", m.opts.name, m.opts.dir, pid),
 			Hint:    "use another name or --dir, or stop the running node: kill " + strconv.Itoa(pid),
 		}, lock.Close())
 	}
@@ -181,37 +103,32 @@ func (m *machine) claim() error {
 func (m *machine) chooseThrottle(base string) (throttle.Throttle, error) {
 	// The signal throttle also ends what a killed run of either kind left behind.
 	signals, err := throttle.NewSignals(filepath.Join(m.dir, "run", "held.json"))
-	if err != nil || m.opts.Throttle == "signals" {
+	if err != nil || m.opts.throttle == "signals" {
 		return signals, err
 	}
-	slowest := float64(m.opts.Shape.Spec.FreqMin) / float64(m.opts.Shape.Spec.FreqMax)
-	group, err := throttle.NewCgroup(runName(base), m.opts.Name, m.cores*slowest)
-	if err == nil && m.opts.Weight > 1 {
-		if err := group.Weigh(m.opts.Weight); err != nil {
+	sum := sha256.Sum256([]byte(base)) // the nodes of one folder share a cgroup
+	slowest := float64(DefaultSpec().FreqMin) / float64(DefaultSpec().FreqMax)
+	group, err := throttle.NewCgroup("headroom-"+hex.EncodeToString(sum[:6]), m.opts.name, m.cores*slowest)
+	if err == nil && m.opts.weight > 1 {
+		if err := group.Weigh(m.opts.weight); err != nil {
 			return nil, errors.Join(err, group.Close())
 		}
 	}
 	if err == nil {
 		return group, nil
 	}
-	if m.opts.Throttle == "cgroup" {
+	if m.opts.throttle == "cgroup" {
 		return nil, &cli.Error{Code: "cgroup", Exit: cli.ExitFailed, Err: err, Hint: "run as root, or use --throttle signals"}
 	}
 	m.log.Info("using signals to slow down the node", slog.String("reason", err.Error()))
 	return signals, nil
 }
 
-// runName is the cgroup that the nodes of one folder share.
-func runName(base string) string {
-	sum := sha256.Sum256([]byte(base))
-	return "headroom-" + hex.EncodeToString(sum[:6])
-}
-
-// release gives back what boot took, in the opposite order.
+// release gives back what build took, in the opposite order.
 func (m *machine) release() {
 	var errs []error
 	if m.throttle != nil {
-		errs = append(errs, m.throttle.Kill(), m.throttle.Close())
+		errs = append(errs, m.throttle.Close())
 	}
 	m.bmc.close()
 	if m.node != nil {
@@ -242,8 +159,8 @@ const (
 	plantNice = -10
 )
 
-// run steps the node in real time until done is closed. It sleeps in the kernel on
-// a thread of its own, whose priority is its own too.
+// run steps the node in real time until done is closed: it looks for processes, slows them and
+// steps the plant. It sleeps in the kernel on a thread of its own, whose priority is its own too.
 func (m *machine) run(done <-chan struct{}) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -265,7 +182,11 @@ func (m *machine) run(done <-chan struct{}) {
 			ts := unix.NsecToTimespec(wait.Nanoseconds())
 			_ = unix.Nanosleep(&ts, nil)
 		}
-		l.turn(time.Now())
+		err := l.turn(time.Now())
+		if err != nil && fmt.Sprint(err) != fmt.Sprint(l.wrong) { // when it changes, not at every step
+			m.log.Warn("emulated node step failed", slog.Any("err", err))
+		}
+		l.wrong = err
 	}
 }
 
@@ -276,11 +197,10 @@ type loop struct {
 	scanned time.Time // look for new processes before
 	util    usage
 	pending time.Duration // not yet stepped by the plant
-	said    string
+	wrong   error
 }
 
-// turn is one round: look for processes, slow them, step the plant.
-func (l *loop) turn(now time.Time) {
+func (l *loop) turn(now time.Time) error {
 	var errs []error
 	if now.Sub(l.scanned) >= scanEvery {
 		l.scanned = now
@@ -297,19 +217,7 @@ func (l *loop) turn(now time.Time) {
 		errs = append(errs, l.node.Step(l.pending, util))
 		l.pending = 0
 	}
-	l.said = l.report(errors.Join(errs...), l.said)
-}
-
-// report logs what is wrong when it changes, not at every step.
-func (m *machine) report(err error, said string) string {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	if text != said && text != "" {
-		m.log.Warn("emulated node step failed", slog.Any("err", err))
-	}
-	return text
+	return errors.Join(errs...)
 }
 
 // usage smooths used over allowed CPU time, so that the periods in which CPU is
@@ -326,21 +234,23 @@ func (u *usage) add(dt, used time.Duration, cores float64) float64 {
 	return min(1, u.used/u.allowed)
 }
 
-// run boots the node, starts its processes, and steps it until ctx is done; then
+// run builds the node, starts its processes, and steps it until ctx is done; then
 // it stops what it started. Nothing survives it. ready is called once everything
 // runs, with what slows the node's processes.
 func run(ctx context.Context, opts options, log *slog.Logger, ready func(description string)) error {
-	m, err := boot(opts, log)
-	if err != nil {
+	m := &machine{opts: opts, log: log.With(slog.String("node", opts.name))}
+	m.cores = HostShare * float64(runtime.NumCPU()) / float64(opts.nodes)
+	defer m.release()
+	if err := m.build(); err != nil {
 		return err
 	}
-	defer m.release()
 	m.family = newFamily()
 	defer m.family.close()
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("emulator: become the node's init: %w", err)
 	}
-	if m.exec, err = listenExec(m.dir, m.family, m.inject, m.log); err != nil {
+	var err error
+	if m.exec, err = listenExec(m.dir, m.family, m.log); err != nil {
 		return err
 	}
 	m.startServices()
@@ -370,16 +280,10 @@ func (m *machine) stop() {
 
 // describe describes the node.
 func (m *machine) describe() string {
-	means := "values only, no kernel error semantics"
-	if m.node.Tree() == treeFUSE {
-		means = "mounted, with the kernel's error semantics"
-	}
-	spec := m.opts.Shape.Spec
-	return fmt.Sprintf("machine    %s: %s\n"+
-		"tree       %s (%s) in %s\n"+
+	spec := DefaultSpec()
+	return fmt.Sprintf("tree       %s\n"+
 		"power      rated %s, floor %s, fail-safe %s at the wall\n"+
 		"slowed by  %s; it owns %.3f host CPUs at full frequency\n"+
 		"bmc        %s\npowerd     %s\nworker     %s\nstop       Ctrl-C, or kill %d",
-		m.opts.Shape.Name, m.opts.Shape.About, m.node.Tree(), means, m.node.RootDir(), spec.Rated(), spec.Floor(), spec.FailSafe,
-		m.throttle, m.cores, m.bmc, m.powerd, m.worker, os.Getpid())
+		m.node.RootDir(), spec.Rated(), spec.Floor(), spec.FailSafe, m.throttle, m.cores, m.bmc, m.powerd, m.worker, os.Getpid())
 }

@@ -398,6 +398,35 @@ func TestPowerdConfig(t *testing.T) {
 	}
 }
 
+// A node with a BMC gives powerd its address, which stays.
+func TestBMCOfANode(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	args := []string{"--no-powerd", "--no-worker", "--bmc"}
+	m := start(t, dir, "n01", args...)
+	var got struct {
+		Mode, Address, User string
+		PasswordFile        string `yaml:"password_file"`
+	}
+	text := testkit.Need(os.ReadFile(m.path("powerd.yaml")))(t)
+	_, section, found := strings.Cut(string(text), "\nipmi:\n")
+	if !found {
+		t.Fatalf("no ipmi section in %s", text)
+	}
+	section, _, _ = strings.Cut(section, "log_level")
+	testkit.Check(t, config.Decode("ipmi", []byte(strings.ReplaceAll(section, "  ", "")), &got))
+	info, err := os.Stat(got.PasswordFile)
+	if err != nil || info.Mode().Perm() != 0o600 || got.Mode != "lan" || got.User == "" || !strings.HasPrefix(got.Address, "127.0.0.1:") {
+		t.Errorf("%+v, %v", got, err)
+	}
+	m.stop(t)
+	again := start(t, dir, "n01", args...)
+	address, err := os.ReadFile(again.path("run", "bmc.address"))
+	if err != nil || strings.TrimSpace(string(address)) != got.Address {
+		t.Errorf("BMC at %q after a restart, %q before, %v", address, got.Address, err)
+	}
+}
+
 // A folder whose name is longer than a socket address works all the same.
 func TestLongFolder(t *testing.T) {
 	t.Parallel()

@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -22,14 +20,6 @@ import (
 	"headroom/units"
 )
 
-// Kinds of file tree, as View.Tree and `--tree` have them.
-const (
-	// treeFiles is a tree of plain files: values only, no error semantics.
-	treeFiles = "plain files"
-	// treeFUSE is a mount with the kernel's error semantics.
-	treeFUSE = "fuse"
-)
-
 // View is the plant's state at one moment, as written to run/plant.json.
 type View struct {
 	// AtUs is the moment in microseconds of Unix time.
@@ -38,31 +28,23 @@ type View struct {
 	// (less at the start), in watts.
 	WallW   float64 `json:"wall_w"`
 	Wall1sW float64 `json:"wall_1s_w"`
-	// PackageW and DRAMW are parts of it, behind the supply, in watts.
-	PackageW float64 `json:"package_w"`
-	DRAMW    float64 `json:"dram_w"`
 	// FreqHz is the highest effective frequency of any CPU, in hertz.
 	FreqHz float64 `json:"freq_hz"`
 	// Utilisation is used over allowed CPU time, 0 to 1.
 	Utilisation float64 `json:"utilisation"`
 	// EnergyJ is the energy at the wall since the node's boot, in joules.
 	EnergyJ float64 `json:"energy_j"`
-	// ThrottledBy is "cgroup" or "signals", or "nothing" where the plant slows no
-	// processes (a Node stepped by a test).
+	// ThrottledBy is "cgroup" or "signals", or "" where the plant slows no processes.
 	ThrottledBy string `json:"throttled_by"`
-	// Tree is treeFiles or treeFUSE.
+	// Tree is "plain files" or "fuse".
 	Tree string `json:"tree"`
-	// TempC is the hottest package's temperature in degrees Celsius.
-	TempC float64 `json:"temp_c"`
 }
 
 // Node is a plant behind the kernel's file tree. Step and Close belong to one
-// goroutine; View and Fault may be called from any.
+// goroutine; View and SetFaults may be called from any.
 type Node struct {
-	dir         string
-	root        *os.Root
-	throttledBy string
-	kind        string
+	dir  string
+	root *os.Root
 
 	// mu guards plant and tree: readers of a mounted tree come from anywhere.
 	mu    sync.Mutex
@@ -72,19 +54,12 @@ type Node struct {
 	files *treefs.Files // one of these two
 	mount *treefs.Mount
 
+	throttledBy string
+
 	sinceView time.Duration
 	marks     []mark // at every view of the last second, oldest first
 	view      atomic.Pointer[View]
-	file      *swap // run/plant.json
-}
-
-// NodeOptions configure NewNodeWith.
-type NodeOptions struct {
-	// Shape describes the machine's parts and its appearance to the kernel.
-	Shape kernel.Shape
-	// Mount mounts the tree, with the kernel's error semantics; without it the
-	// tree is plain files.
-	Mount bool
+	file      *viewFile // run/plant.json
 }
 
 // mark is a reading of the wall energy, for the mean over a second.
@@ -93,65 +68,58 @@ type mark struct {
 	energy units.Energy
 }
 
-// viewEvery is how often (in the plant's time) the view and the slower files are
-// written; viewSpan is what wall_1s_w is the mean over.
 const (
+	// viewEvery is how often (in the plant's time) the view and the slower files are written.
 	viewEvery = 100 * time.Millisecond
-	viewSpan  = time.Second
+	// viewSpan is what wall_1s_w is the mean over.
+	viewSpan = time.Second
 )
 
 // NewNode boots an emulated node of the default shape, made of spec, in the folder
-// dir, its tree as plain files; see NewNodeWith.
+// dir, its tree as plain files.
 func NewNode(dir string, spec Spec) (*Node, error) {
 	shape := kernel.Shapes()[0]
 	shape.Spec = spec
-	return NewNodeWith(dir, NodeOptions{Shape: shape})
+	return newNode(dir, shape, false)
 }
 
-// NewNodeWith boots an emulated node in the folder dir: dir/root is its file tree,
+// newNode boots an emulated node in the folder dir: dir/root is its file tree,
 // dir/run/plant.json the plant's own view. The machine id is made once per folder
 // and kept; the boot id is new at each call, and limits are at their factory
-// values. A mount that an earlier, killed owner left at dir/root is taken down
-// first. It fails with plant.ErrSpec, with treefs.ErrNoFUSE where a mount was
+// values. It fails with plant.ErrSpec, with treefs.ErrNoFUSE where a mount was
 // required and is not possible, or when files cannot be made.
-func NewNodeWith(dir string, opts NodeOptions) (*Node, error) {
-	p, err := plant.New(opts.Shape.Spec)
+func newNode(dir string, shape kernel.Shape, mount bool) (*Node, error) {
+	p, err := plant.New(shape.Spec)
 	if err != nil {
 		return nil, err
 	}
-	if err := treefs.Unmount(filepath.Join(dir, "root")); err != nil {
-		return nil, err
-	}
-	for _, sub := range []string{"root", "run", "state", "work"} {
+	for _, sub := range []string{"root/etc", "run", "state", "work"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return nil, fmt.Errorf("emulator: node folder: %w", err)
 		}
 	}
-	root, err := os.OpenRoot(filepath.Join(dir, "root"))
-	if err != nil {
-		return nil, fmt.Errorf("emulator: node folder: %w", err)
-	}
-	n := &Node{dir: dir, root: root, plant: p, throttledBy: "nothing", marks: []mark{{}}}
-	if err := n.attach(opts); err != nil {
-		return nil, errors.Join(err, n.Close())
+	n := &Node{dir: dir, plant: p, marks: []mark{{}}}
+	if err := n.attach(shape, mount); err != nil {
+		return nil, errors.Join(fmt.Errorf("emulator: %w", err), n.Close())
 	}
 	return n, n.observe()
 }
 
 // attach makes the tree and puts it where programs can open it.
-func (n *Node) attach(opts NodeOptions) error {
+func (n *Node) attach(shape kernel.Shape, mount bool) (err error) {
+	if n.root, err = os.OpenRoot(n.RootDir()); err != nil {
+		return err
+	}
+	if n.file, err = openView(filepath.Join(n.dir, "run", "plant.json")); err != nil {
+		return err
+	}
 	id, err := identify(n.root)
 	if err != nil {
 		return err
 	}
-	n.tree = kernel.New(n.plant, opts.Shape, id)
-	if !opts.Mount {
-		n.kind = treeFiles
+	n.tree = kernel.New(n.plant, shape, id)
+	if !mount {
 		n.files, err = treefs.NewFiles(n.root, n.tree)
-		return err
-	}
-	n.kind = treeFUSE
-	if err := treefs.Clear(n.root); err != nil {
 		return err
 	}
 	n.mount, err = treefs.NewMount(n.RootDir(), n.tree, &n.mu)
@@ -163,9 +131,6 @@ func (n *Node) RootDir() string { return filepath.Join(n.dir, "root") }
 
 // Plant is the physics, for assertions between steps.
 func (n *Node) Plant() *plant.Plant { return n.plant }
-
-// Tree is treeFiles or treeFUSE.
-func (n *Node) Tree() string { return n.kind }
 
 // View is the plant's view at the last multiple of 100 ms.
 func (n *Node) View() View { return *n.view.Load() }
@@ -193,16 +158,11 @@ func (n *Node) Step(dt time.Duration, util float64) error {
 	return errors.Join(errs...)
 }
 
-// Fault makes one of kernel.FaultNames act on the node, or ends them all with
-// kernel.Clear. It fails with kernel.ErrFault for what there is not, and with
-// ErrNeedsFUSE for what plain files cannot show; then nothing changes.
-func (n *Node) Fault(name string, args ...string) error {
-	if n.files != nil && kernel.NeedsErrors(name, args) {
-		return errNeedsFUSE
-	}
+// SetFaults replaces the faults of the tree. Plain files do not show those of error numbers.
+func (n *Node) SetFaults(f kernel.Faults) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.tree.Fault(name, args...)
+	n.tree.SetFaults(f)
 }
 
 // setWallLimit has the machine hold a limit at the wall by itself, as a BMC's
@@ -218,19 +178,13 @@ func (n *Node) Wall() units.Power { return units.FromWatts(n.View().Wall1sW) }
 
 // observe makes a new view and writes it and the slower files.
 func (n *Node) observe() error {
-	v, err := n.look()
+	v, slower := n.look()
 	n.view.Store(v)
-	text, marshal := json.Marshal(v)
-	if marshal != nil {
-		return errors.Join(err, marshal)
+	text, err := json.Marshal(v)
+	if err == nil {
+		err = n.file.put(text)
 	}
-	var write error
-	if n.file == nil {
-		n.file, write = newSwap(filepath.Join(n.dir, "run", "plant.json"), text)
-	} else {
-		write = n.file.put(text)
-	}
-	return errors.Join(err, write)
+	return errors.Join(slower, err)
 }
 
 // look makes a new view and writes the slower files.
@@ -240,15 +194,11 @@ func (n *Node) look() (*View, error) {
 	v := &View{
 		AtUs:  time.Now().UnixMicro(),
 		WallW: n.plant.Wall().Watts(), Wall1sW: n.meanWall().Watts(),
-		PackageW: n.plant.Package().Watts(), DRAMW: n.plant.DRAM().Watts(),
 		FreqHz: n.plant.Freq().Hertz(), Utilisation: n.plant.Utilisation(),
-		EnergyJ:     n.plant.WallEnergy().Joules(),
-		ThrottledBy: n.throttledBy, Tree: n.kind,
-	}
-	for _, d := range n.plant.Domains() {
-		v.TempC = max(v.TempC, math.Round(d.Temperature()*10)/10)
+		EnergyJ: n.plant.WallEnergy().Joules(), ThrottledBy: n.throttledBy, Tree: "plain files",
 	}
 	if n.files == nil {
+		v.Tree = "fuse"
 		return v, nil
 	}
 	return v, n.files.Observe()
@@ -278,26 +228,24 @@ func (n *Node) Close() error {
 	if n.mount != nil {
 		errs = append(errs, n.mount.Close())
 	}
-	errs = append(errs, n.root.Close())
-	if n.file != nil {
-		errs = append(errs, n.file.close())
+	if n.root != nil {
+		errs = append(errs, n.root.Close())
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, n.file.Close())...)
 }
 
 var machineID = regexp.MustCompile(`^[0-9a-f]{32}\n$`)
 
 // identify gives the node its machine id, unless it has one, and a new boot id.
-func identify(root *os.Root) (kernel.Identity, error) {
+func identify(root *os.Root) (id kernel.Identity, err error) {
 	var random [32]byte
-	if _, err := rand.Read(random[:]); err != nil {
-		return kernel.Identity{}, fmt.Errorf("emulator: identify: %w", err)
-	}
+	_, _ = rand.Read(random[:])
 	have, err := root.ReadFile("etc/machine-id")
 	if err != nil || !machineID.Match(have) {
 		have = []byte(hex.EncodeToString(random[:16]) + "\n")
-		if err := writeFresh(root, "etc/machine-id", have); err != nil {
-			return kernel.Identity{}, err
+		_ = root.Remove("etc/machine-id")
+		if err := root.WriteFile("etc/machine-id", have, 0o444); err != nil {
+			return id, err
 		}
 	}
 	boot := random[16:]
@@ -307,16 +255,4 @@ func identify(root *os.Root) (kernel.Identity, error) {
 		MachineID: strings.TrimSpace(string(have)), Booted: time.Now(),
 		BootID: strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-"),
 	}, nil
-}
-
-func writeFresh(root *os.Root, name string, content []byte) error {
-	_ = root.Remove(name)
-	err := root.MkdirAll(path.Dir(name), 0o755)
-	if err == nil {
-		err = root.WriteFile(name, content, 0o444)
-	}
-	if err != nil {
-		return fmt.Errorf("emulator: write %s: %w", name, err)
-	}
-	return nil
 }

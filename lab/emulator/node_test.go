@@ -2,7 +2,9 @@ package emulator_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -234,7 +236,7 @@ func TestPlantView(t *testing.T) {
 	if err := json.Unmarshal(text, &v); err != nil {
 		t.Fatalf("%v: %q", err, text)
 	}
-	if v != n.View() || v.Tree != "plain files" || v.ThrottledBy != "nothing" || v.AtUs == 0 {
+	if v != n.View() || v.Tree != "plain files" || v.ThrottledBy != "" || v.AtUs == 0 {
 		t.Errorf("plant.json %+v, view %+v", v, n.View())
 	}
 	before := v.EnergyJ
@@ -245,6 +247,27 @@ func TestPlantView(t *testing.T) {
 	}
 	if v.WallW >= v.Wall1sW || v.Utilisation != 0 {
 		t.Errorf("after a second of idling: %+v", v)
+	}
+}
+
+// A reader that has opened run/plant.json reads all of one view, also while the next one takes its place.
+func TestPlantViewIsWhole(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	read := func(r io.Reader) (v emulator.View) {
+		t.Helper()
+		testkit.Check(t, json.Unmarshal(testkit.Need(io.ReadAll(r))(t), &v))
+		return v
+	}
+	for range 20 {
+		before := n.View()
+		file := testkit.Need(os.Open(filepath.Join(n.Dir(), "run", "plant.json")))(t)
+		run(t, n, 100*time.Millisecond, 1)
+		next := testkit.Need(os.Open(filepath.Join(n.Dir(), "run", "plant.json")))(t)
+		if old, now := read(file), read(next); old != before || now != n.View() || now == old {
+			t.Errorf("opened %+v, read %+v; then shown %+v, view %+v", before, old, now, n.View())
+		}
+		testkit.Check(t, errors.Join(file.Close(), next.Close()))
 	}
 }
 

@@ -1,6 +1,8 @@
 package emulator
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -25,57 +27,25 @@ func ServeTests(in io.Reader, out io.Writer) error {
 		return fmt.Errorf("emulator: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	l, err := net.Listen("unix", filepath.Join(dir, "s"))
+	l, err := new(net.ListenConfig).Listen(context.Background(), "unix", filepath.Join(dir, "s"))
 	if err != nil {
 		return fmt.Errorf("emulator: %w", err)
 	}
 	if _, err := fmt.Fprintln(out, l.Addr()); err != nil {
 		return fmt.Errorf("emulator: %w", err)
 	}
-	var ended sync.WaitGroup
-	ended.Go(func() {
+	go func() {
 		_, _ = io.Copy(io.Discard, in)
 		_ = l.Close()
-	})
-	open := connections{all: map[net.Conn]bool{}}
+	}()
+	var open sync.WaitGroup // whose client is gone with its end of in
+	defer open.Wait()
 	for {
 		c, err := l.Accept()
 		if err != nil {
-			open.close()
-			ended.Wait()
 			return nil
 		}
-		open.add(c)
-		ended.Go(func() {
-			serveTest(c)
-			open.remove(c)
-		})
-	}
-}
-
-// connections are those that are open.
-type connections struct {
-	mu  sync.Mutex
-	all map[net.Conn]bool
-}
-
-func (o *connections) add(c net.Conn) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.all[c] = true
-}
-
-func (o *connections) remove(c net.Conn) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.all, c)
-}
-
-func (o *connections) close() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for c := range o.all {
-		_ = c.Close()
+		open.Go(func() { serveTest(c) })
 	}
 }
 
@@ -97,18 +67,12 @@ type testMachine struct{ node *Node }
 
 // Start boots it.
 func (m *testMachine) Start(o emulated.Options, s *emulated.Started) error {
-	shape := kernel.Shapes()[0]
-	var err error
-	if o.Shape != "" {
-		shape, err = kernel.ShapeOf(o.Shape)
-	}
-	if err == nil && o.Driver != "" {
-		shape, err = shape.WithDriver(o.Driver)
-	}
+	shape, err := kernel.ShapeOf(cmp.Or(o.Shape, kernel.Shapes()[0].Name))
 	if err != nil {
 		return err
 	}
-	node, err := NewNodeWith(o.Dir, NodeOptions{Shape: shape, Mount: o.Mount})
+	shape.Driver = cmp.Or(o.Driver, shape.Driver)
+	m.node, err = newNode(o.Dir, shape, o.Mount)
 	if errors.Is(err, treefs.ErrNoFUSE) {
 		s.NoFUSE = err.Error()
 		return nil
@@ -118,7 +82,6 @@ func (m *testMachine) Start(o emulated.Options, s *emulated.Started) error {
 		Rated: p.Rated(), Floor: p.Floor(), FailSafe: p.FailSafe, Other: p.Other, Efficiency: p.WorstEfficiency(),
 		Memory: units.Power(max(1, p.Packages)) * (p.DRAMIdle + p.DRAMDynamic), Default: p == DefaultSpec(),
 	}
-	m.node = node
 	return err
 }
 
@@ -133,7 +96,14 @@ func (m *testMachine) Step(r emulated.StepRequest, s *emulated.Stepped) error {
 }
 
 // Fault injects a fault of the tree.
-func (m *testMachine) Fault(name string, _ *struct{}) error { return m.node.Fault(name) }
+func (m *testMachine) Fault(name string, _ *struct{}) error {
+	f, known := map[string]kernel.Faults{"no-turbo": {NoTurbo: true}, "unbound": {Unbound: true}}[name]
+	if !known {
+		return fmt.Errorf("emulator: unknown fault %q", name)
+	}
+	m.node.SetFaults(f)
+	return nil
+}
 
 // Close ends it, once.
 func (m *testMachine) Close(struct{}, *struct{}) error {
@@ -151,19 +121,18 @@ type testBMC struct {
 }
 
 // Start starts it and returns its address.
-func (b *testBMC) Start(o emulated.BMCOptions, address *string) error {
+func (b *testBMC) Start(o emulated.BMCOptions, address *string) (err error) {
 	watts := func() units.Power { return o.Watts }
 	if node := b.on.node; node != nil {
 		watts = node.Wall
 	}
-	started, err := bmc.Start(bmc.Config{
+	b.bmc, err = bmc.Start(bmc.Config{
 		Listen: "127.0.0.1:0", User: o.User, Password: o.Password, CipherSuites: o.CipherSuites, Update: o.Update, Action: o.Action, Watts: watts,
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		*address = b.bmc.Addr()
 	}
-	b.bmc, *address = started, started.Addr()
-	return nil
+	return err
 }
 
 // Fault sets its faults.

@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -18,14 +19,11 @@ import (
 // service keeps one program running, as an init would: what ends is started
 // again after a while.
 type service struct {
-	name   string
-	argv   []string
-	as     role
-	dir    string   // the node's folder: logs and pid files
-	env    []string // beside our own
-	delay  time.Duration
-	family *family
-	log    *slog.Logger
+	*machine
+	name string
+	as   role
+	env  []string // beside our own
+	argv []string
 
 	pid    atomic.Int64 // 0 while it does not run
 	cancel context.CancelFunc
@@ -35,24 +33,25 @@ type service struct {
 // stopGrace is how long a program may take to stop before it is killed.
 const stopGrace = 5 * time.Second
 
-// startServices starts powerd and the worker, as far as they are configured.
+// startServices starts powerd, with the environment that its unit has, and the worker, as far as
+// they are configured. It returns when each was tried once.
 func (m *machine) startServices() {
-	if !m.opts.NoPowerd {
-		m.powerd = m.service("powerd", roleAgent, agentEnv(),
-			filepath.Join(m.opts.Bin, "powerd"), "run", "--config", filepath.Join(m.dir, "powerd.yaml"))
+	if !m.opts.noPowerd {
+		m.powerd = m.start(&service{
+			name: "powerd", as: roleAgent, env: []string{"GOMAXPROCS=1"},
+			argv: []string{filepath.Join(m.opts.bin, "powerd"), "run", "--config", filepath.Join(m.dir, "powerd.yaml")},
+		})
 	}
-	if !m.opts.NoWorker && m.opts.Scheduler != "" {
-		m.worker = m.service("worker", roleWorker, nil,
-			filepath.Join(m.opts.Bin, "scheduler"), "worker", "--dev", "--node", m.opts.Name, "--scheduler", m.opts.Scheduler,
-			"--slots", strconv.Itoa(m.opts.Slots), "--dir", filepath.Join(m.dir, "work"))
+	if !m.opts.noWorker && m.opts.scheduler != "" {
+		m.worker = m.start(&service{name: "worker", as: roleWorker, argv: []string{
+			filepath.Join(m.opts.bin, "scheduler"), "worker", "--dev", "--node", m.opts.name, "--scheduler", m.opts.scheduler,
+			"--slots", strconv.Itoa(m.opts.slots), "--dir", filepath.Join(m.dir, "work"),
+		}})
 	}
 }
 
-// agentEnv is what powerd's unit sets in its environment.
-func agentEnv() []string { return []string{"GOMAXPROCS=1"} }
-
-func (m *machine) service(name string, as role, env []string, argv ...string) *service {
-	s := &service{name: name, argv: argv, as: as, dir: m.dir, env: env, delay: m.opts.RestartDelay, family: m.family, log: m.log}
+func (m *machine) start(s *service) *service {
+	s.machine = m
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	started := make(chan struct{})
@@ -71,10 +70,10 @@ func (s *service) keep(ctx context.Context, started func()) {
 			return
 		}
 		s.log.Warn("process exited; restarting",
-			slog.String("process", s.name), slog.Any("err", err), slog.Duration("delay", s.delay))
+			slog.String("process", s.name), slog.Any("err", err), slog.Duration("delay", s.opts.restartDelay))
 		select {
 		case <-ctx.Done():
-		case <-time.After(s.delay):
+		case <-time.After(s.opts.restartDelay):
 		}
 	}
 }
@@ -86,18 +85,22 @@ func (s *service) once(ctx context.Context, started func()) error {
 		return err
 	}
 	defer func() { _ = out.Close() }()
-	cmd := &exec.Cmd{Path: s.argv[0], Args: s.argv, Dir: s.dir, Env: append(os.Environ(), s.env...), Stdout: out, Stderr: out}
+	cmd := exec.CommandContext(ctx, s.argv[0], s.argv[1:]...)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = s.dir, append(os.Environ(), s.env...), out, out
+	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(unix.SIGTERM) }, stopGrace
 	if err := s.family.start(cmd, s.as); err != nil {
 		return err
 	}
 	pidFile := filepath.Join(s.dir, "run", s.name+".pid")
 	s.pid.Store(int64(cmd.Process.Pid))
 	s.log.Info("process started", slog.String("process", s.name), slog.Int("pid", cmd.Process.Pid))
-	if err := replace(pidFile, []byte(strconv.Itoa(cmd.Process.Pid)+"\n")); err != nil {
+	next := pidFile + ".next" // readers see the whole number
+	err = errors.Join(os.WriteFile(next, []byte(strconv.Itoa(cmd.Process.Pid)+"\n"), 0o644), os.Rename(next, pidFile))
+	if err != nil {
 		s.log.Warn("cannot write pid file", slog.String("process", s.name), slog.Any("err", err))
 	}
 	started()
-	err = s.family.waitOrEnd(ctx, cmd)
+	err = s.family.wait(cmd)
 	s.pid.Store(0)
 	_ = os.Remove(pidFile)
 	return err
@@ -122,25 +125,5 @@ func (s *service) String() string {
 	if pid := s.pid.Load(); pid != 0 {
 		return fmt.Sprintf("process %d, %s", pid, logged)
 	}
-	return "could not be started, tried again every " + s.delay.String() + ", " + logged
-}
-
-// waitOrEnd waits for cmd; when ctx is done it sends it SIGTERM, and kills it
-// after stopGrace.
-func (f *family) waitOrEnd(ctx context.Context, cmd *exec.Cmd) error {
-	ended := make(chan error, 1)
-	go func() { ended <- f.wait(cmd) }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
-	_ = cmd.Process.Signal(unix.SIGTERM)
-	select {
-	case err := <-ended:
-		return err
-	case <-time.After(stopGrace):
-	}
-	_ = cmd.Process.Kill()
-	return <-ended
+	return "could not be started, tried again every " + s.opts.restartDelay.String() + ", " + logged
 }

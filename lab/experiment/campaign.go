@@ -19,7 +19,6 @@ import (
 // runMost bounds it on slower ones.
 const runUsual, runMost = 6 * time.Minute, 12 * time.Minute
 
-// campaign makes the runs that specs need.
 type campaign struct {
 	// dir is the folder of results, bin that of the programs, traces that of published traces.
 	dir, bin, traces string
@@ -66,7 +65,7 @@ func (c *campaign) step(ctx context.Context, s *Spec, tried map[attempt]bool) (m
 		return false, err
 	}
 	before, machine := c.look()
-	todo, more := next(s, records, machine, tried)
+	todo, earlier, more := next(s, records, machine, tried)
 	if !more {
 		return false, nil
 	}
@@ -74,52 +73,46 @@ func (c *campaign) step(ctx context.Context, s *Spec, tried map[attempt]bool) (m
 		c.note("%s: no time for another run, which takes about %v", s.Name, takes.Round(time.Second))
 		return false, nil
 	}
-	tried[todo.attempt] = true
+	tried[todo] = true
 	dir, err := os.MkdirTemp("", "headroom-"+s.Name+"-")
 	if err != nil {
 		return false, fmt.Errorf("campaign: folder of the run: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	name := fmt.Sprintf("%s, seed %d, %s", s.Name, todo.seed, todo.variant)
-	c.note("%s: begins", name)
+	note := func(format string, args ...any) {
+		c.note("%s, seed %d, %s: %s", s.Name, todo.seed, todo.variant, fmt.Sprintf(format, args...))
+	}
+	note("begins")
 	r := &Record{Spec: s.Name, Seed: todo.seed, Variant: todo.variant, Commit: commit(ctx, c.dir), Machine: machine, Date: time.Now().UTC(), Before: before}
 	limited, cancel := context.WithTimeout(ctx, runMost)
 	defer cancel()
-	r.Figures, err = s.Run(limited, &Run{
-		Variant: todo.variant, Seed: todo.seed, Dir: dir, Bin: c.bin, Traces: c.traces, Earlier: todo.earlier,
-		Note: func(format string, args ...any) { c.note(name+": "+format, args...) },
-	})
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", name, err)
+	run := &Run{Variant: todo.variant, Seed: todo.seed, Dir: dir, Bin: c.bin, Traces: c.traces, Earlier: earlier, Note: note}
+	if r.Figures, err = s.Run(limited, run); err != nil {
+		return false, fmt.Errorf("%s, seed %d, %s: %w", s.Name, todo.seed, todo.variant, err)
 	}
 	r.TookS = time.Since(r.Date).Round(time.Second).Seconds()
 	r.After, _ = c.look()
 	r.Noisy = noisy(&r.Before, &r.After)
 	if r.Noisy {
-		c.note("%s: the machine is too noisy; the run is kept but not counted", name)
+		note("the machine is too noisy; the run is kept but not counted")
 	}
-	c.note("%s: ended after %.0f s", name, r.TookS)
+	note("ended after %.0f s", r.TookS)
 	return true, Append(c.dir, r)
 }
 
 // look is the noise of the machine now, and what machine it is.
 func look() (bench.Noise, string) {
-	m, noise := bench.Look()
-	cpu := "unknown processor"
-	if m.CPU != nil {
-		cpu = *m.CPU
-	}
 	host, _ := os.Hostname() // two machines of one kind are two machines
-	return noise, fmt.Sprintf("%s, %d cores, %s", host, m.Cores, cpu)
+	return bench.Look(), host + ", " + bench.Machine()
 }
 
 // usual is how long a run takes: as long as the longest so far.
 func usual(records []Record) time.Duration {
-	most := time.Duration(0)
+	most := 0.0
 	for i := range records {
-		most = max(most, time.Duration(records[i].TookS*float64(time.Second)))
+		most = max(most, records[i].TookS)
 	}
-	return cmp.Or(most, runUsual)
+	return cmp.Or(time.Duration(most*float64(time.Second)), runUsual)
 }
 
 // commit is that of the sources in whose folder the results are; empty if it is not known.

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,7 +13,6 @@ import (
 	"headroom/internal/cli"
 )
 
-// options are the flags of `powerlab campaign`.
 type options struct {
 	span                     time.Duration
 	resume, report, markdown bool
@@ -23,6 +23,10 @@ type options struct {
 // NewCommand is `powerlab campaign` over all specs.
 func NewCommand(specs []*Spec) *cobra.Command {
 	o := options{dir: filepath.Join("lab", "results")}
+	var names []string
+	for _, s := range specs {
+		names = append(names, s.Name)
+	}
 	cmd := &cobra.Command{
 		Use:   "campaign [SPEC...]",
 		Short: "Measure Headroom on real programs, in runs that may be interrupted",
@@ -30,12 +34,10 @@ func NewCommand(specs []*Spec) *cobra.Command {
 with the scheduler's own engine, an unmodified Hadoop or Spark, or 120 workers. Without SPEC it lists the
 experiments and how many runs each has.
 
-A pair is one run of each variant with the same seed; every second pair runs in the opposite order. A run
-takes at most 6 minutes. Each finished run is appended to lab/results/SPEC.jsonl at once, with its seed,
-figures, commit, machine and the noise of the machine before and after it. Ctrl-C or kill -9 lose the run in
-progress only. --resume continues a file that has runs, on another machine too; no counted run is repeated. A
-run on a noisy machine is kept and marked, and is not counted. The campaign ends when every claim has a
-verdict, or with --for when no further run fits.
+A pair is one run of each variant with the same seed. Each finished run is appended to lab/results/SPEC.jsonl
+at once; Ctrl-C or kill -9 lose the run in progress only. --resume continues a file that has runs, on another
+machine too. A run on a noisy machine is kept and marked, and is not counted. The campaign ends when every
+claim has a verdict, or with --for when no further run fits.
 
 --report judges the files: for each claim the mean of its pairs, bounds that hold for all claims of a spec at
 once, and a verdict: met, order (only the ordering or the sign holds), short, or too few runs, with the number
@@ -43,14 +45,21 @@ of further pairs that are needed.
 
 It needs root for the engines' cgroups, "make build", and for Hadoop and Spark "make hooks" and a JDK. The
 exit code of --report is 8 if a claim is short.`,
-		Example: "  powerlab campaign\n  powerlab campaign arbiter-local --for 150m\n  powerlab campaign cab-yarn dias-spark --resume\n  powerlab campaign --report -o json",
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return names(specs), cobra.ShellCompDirectiveNoFileComp
-		},
+		Example:           "  powerlab campaign\n  powerlab campaign arbiter-local --for 150m\n  powerlab campaign cab-yarn dias-spark --resume\n  powerlab campaign --report -o json",
+		ValidArgsFunction: cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			chosen, err := choose(specs, args)
-			if err != nil {
-				return err
+			var chosen []*Spec
+			for _, name := range args {
+				i := slices.Index(names, name)
+				if i < 0 {
+					e := cli.Usage("unknown experiment %q", name)
+					e.Hint = "use one of " + strings.Join(names, ", ")
+					return e
+				}
+				chosen = append(chosen, specs[i])
+			}
+			if len(args) == 0 {
+				chosen = specs
 			}
 			return o.run(cmd, chosen, len(args) > 0)
 		},
@@ -67,30 +76,6 @@ exit code of --report is 8 if a claim is short.`,
 	return cmd
 }
 
-func names(specs []*Spec) (all []string) {
-	for _, s := range specs {
-		all = append(all, s.Name)
-	}
-	return all
-}
-
-// choose returns the named specs; all where none is named.
-func choose(specs []*Spec, args []string) (chosen []*Spec, err error) {
-	if len(args) == 0 {
-		return specs, nil
-	}
-	for _, name := range args {
-		i := slices.IndexFunc(specs, func(s *Spec) bool { return s.Name == name })
-		if i < 0 {
-			e := cli.Usage("unknown experiment %q", name)
-			e.Hint = "use one of " + strings.Join(names(specs), ", ")
-			return nil, e
-		}
-		chosen = append(chosen, specs[i])
-	}
-	return chosen, nil
-}
-
 func (o *options) run(cmd *cobra.Command, specs []*Spec, named bool) error {
 	w := cmd.OutOrStdout()
 	all, err := list(o.dir, specs)
@@ -103,14 +88,7 @@ func (o *options) run(cmd *cobra.Command, specs []*Spec, named bool) error {
 	case o.markdown:
 		return Markdown(w, o.dir, specs)
 	case o.report:
-		found, err := judged(o.dir, specs)
-		if err != nil {
-			return err
-		}
-		if err := printJudged(w, &o.output, found); err != nil {
-			return err
-		}
-		return short(found)
+		return printJudged(w, &o.output, o.dir, specs)
 	case !named:
 		return printList(w, &o.output, all)
 	}
@@ -122,15 +100,12 @@ func (o *options) run(cmd *cobra.Command, specs []*Spec, named bool) error {
 	if os.Geteuid() != 0 {
 		return cli.Failed("run it as root", "campaign needs root: it slows down real processes with cgroups")
 	}
-	c := campaign{dir: o.dir, bin: o.bin, traces: o.traces, look: look, note: func(format string, args ...any) { cli.Notef(cmd.ErrOrStderr(), format, args...) }}
-	if c.bin == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return err
-		}
-		c.bin = filepath.Dir(self)
+	c := campaign{dir: o.dir, traces: o.traces, look: look, note: func(format string, args ...any) { cli.Notef(cmd.ErrOrStderr(), format, args...) }}
+	self, err := os.Executable()
+	if err != nil {
+		return err
 	}
-	if c.bin, err = filepath.Abs(c.bin); err != nil {
+	if c.bin, err = filepath.Abs(cmp.Or(o.bin, filepath.Dir(self))); err != nil {
 		return err
 	}
 	if o.span > 0 {

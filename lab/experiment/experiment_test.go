@@ -117,11 +117,11 @@ func plan(t *testing.T, s *Spec, all []Record, took map[string]float64) (made []
 	t.Helper()
 	tried := map[attempt]bool{}
 	for range 100 {
-		todo, more := next(s, all, "here", tried)
+		todo, _, more := next(s, all, "here", tried)
 		if !more {
 			return made
 		}
-		tried[attempt{todo.seed, todo.variant}] = true
+		tried[todo] = true
 		made = append(made, todo.variant)
 		all = append(all, record(todo.seed, todo.variant, took[todo.variant]+float64(todo.seed%3)))
 	}

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
 
@@ -27,8 +28,7 @@ type Judged struct {
 // Judge judges the claims of a spec by its finished runs.
 func Judge(s *Spec, records []Record) (all []Judged) {
 	found := wholePairs(s, records)
-	for i := range s.Claims {
-		c := &s.Claims[i]
+	for _, c := range s.Claims {
 		var values []float64
 		for _, p := range found {
 			if x := c.Value(p); !math.IsNaN(x) && !math.IsInf(x, 0) {
@@ -53,44 +53,32 @@ func (c *Claim) judge(values []float64, least, claims int) Judged {
 	if len(values) > 1 {
 		j.Low, j.High = &s.Low, &s.High
 	}
-	if c.Every {
-		return c.every(j, values, least)
-	}
-	if j.More = least - len(values); j.More > 0 {
+	if c.Every && slices.ContainsFunc(values, func(x float64) bool { return !c.Met.Mean.Has(x, x) }) {
+		j.Verdict = report.Short
 		return j
 	}
-	j.More = 0
-	switch {
-	case c.Met.holds(s):
+	if j.More = max(0, least-len(values)); j.More > 0 {
+		return j
+	}
+	if c.Every {
 		j.Verdict = report.Met
-	case c.Met.Mean.Has(s.Mean, s.Mean) && c.Met.Bounds.Room(s.Mean) > 0:
-		j.More = more(values, c.Met.Bounds.Room(s.Mean), confidence)
-	case c.Order.holds(s):
-		j.Verdict = report.Order
-	case c.Order.Mean.Has(s.Mean, s.Mean) && c.Order.Bounds.Room(s.Mean) > 0:
-		j.More = more(values, c.Order.Bounds.Room(s.Mean), confidence)
-	default:
-		j.Verdict = report.Short
+		return j
 	}
-	if j.Verdict == report.Few && j.Pairs+j.More > pairsMost { // the truth lies too near the edge to be distinguished from it
-		j.Verdict, j.More = report.Short, 0
-		if c.Order.holds(s) {
-			j.Verdict = report.Order
-		}
-	}
-	return j
-}
-
-// every judges a claim that each value must satisfy.
-func (c *Claim) every(j Judged, values []float64, least int) Judged {
-	for _, x := range values {
-		if !c.Met.Mean.Has(x, x) {
-			j.Verdict = report.Short
+	for i, a := range []Aim{c.Met, c.Order} {
+		if a.holds(s) {
+			j.Verdict = []report.Verdict{report.Met, report.Order}[i]
 			return j
 		}
+		if room := a.Bounds.Room(s.Mean); a.Mean.Has(s.Mean, s.Mean) && room > 0 {
+			if j.More = more(values, room, confidence); j.Pairs+j.More <= pairsMost {
+				return j
+			}
+			break // the truth lies too near the edge to be distinguished from it
+		}
 	}
-	if j.More = max(0, least-len(values)); j.More == 0 {
-		j.Verdict = report.Met
+	j.Verdict, j.More = report.Short, 0
+	if c.Order.holds(s) {
+		j.Verdict = report.Order
 	}
 	return j
 }
@@ -106,17 +94,14 @@ const pairsMost = 40
 // present ones do.
 func more(values []float64, room, confidence float64) int {
 	s := report.Within(values, confidence)
-	n := float64(len(values))
-	spread := (s.High - s.Low) / 2 * math.Sqrt(n) / quantile(n-1, confidence)
+	half := func(n int) float64 { // the half width of the bounds of n values that spread by 1
+		return distuv.StudentsT{Sigma: 1, Nu: float64(n - 1)}.Quantile((1+confidence)/2) / math.Sqrt(float64(n))
+	}
+	spread := (s.High - s.Low) / 2 / half(len(values))
 	for k := len(values) + 1; k <= pairsMost; k++ {
-		if quantile(float64(k-1), confidence)*spread/math.Sqrt(float64(k)) < room {
+		if half(k)*spread < room {
 			return k - len(values)
 		}
 	}
 	return pairsMost
-}
-
-// quantile is Student's t of a two-sided bound.
-func quantile(freedom, confidence float64) float64 {
-	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}.Quantile((1 + confidence) / 2)
 }

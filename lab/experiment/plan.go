@@ -3,35 +3,34 @@ package experiment
 import (
 	"maps"
 	"slices"
+	"strings"
 )
 
 // firstSeed is the seed of the first pair; the others follow it.
 const firstSeed = 1001
 
-// pairs are the counted runs by seed. The runs of a pair are of one machine: those of the machine with
-// the most variants, and of this one where none has all.
+// pairs are the counted runs by seed. The runs of a pair are of one machine: of one that has all variants, and of this one where none has.
 func pairs(s *Spec, records []Record, machine string) map[uint64]Pair {
-	by := map[uint64]map[string]Pair{}
+	type place struct {
+		seed    uint64
+		machine string
+	}
+	by, out := map[place]Pair{}, map[uint64]Pair{}
 	for i := range records {
 		r := &records[i]
 		if r.Noisy || !slices.Contains(s.Variants, r.Variant) {
 			continue
 		}
-		if by[r.Seed] == nil {
-			by[r.Seed] = map[string]Pair{}
+		at := place{r.Seed, r.Machine}
+		if by[at] == nil {
+			by[at] = Pair{}
 		}
-		if by[r.Seed][r.Machine] == nil {
-			by[r.Seed][r.Machine] = Pair{}
-		}
-		by[r.Seed][r.Machine][r.Variant] = r.Figures
+		by[at][r.Variant] = r.Figures
 	}
-	out := map[uint64]Pair{}
-	for seed, machines := range by {
-		out[seed] = machines[machine]
-		for _, name := range slices.Sorted(maps.Keys(machines)) {
-			if s.whole(machines[name]) {
-				out[seed] = machines[name]
-			}
+	at := slices.SortedFunc(maps.Keys(by), func(a, b place) int { return strings.Compare(a.machine, b.machine) })
+	for _, p := range at {
+		if s.whole(by[p]) || p.machine == machine && !s.whole(out[p.seed]) {
+			out[p.seed] = by[p]
 		}
 	}
 	return out
@@ -50,22 +49,14 @@ func wholePairs(s *Spec, records []Record) (all []Pair) {
 	return all
 }
 
-// attempt identifies a run.
 type attempt struct {
 	seed    uint64
 	variant string
 }
 
-// step is a run to make, after those of its pair.
-type step struct {
-	attempt
-
-	earlier Pair
-}
-
-// next is the next run to make on this machine, without those that were tried in vain; false when no claim
-// needs one. Every second pair runs in the opposite order, so that slow changes of the machine meet all alike.
-func next(s *Spec, records []Record, machine string, tried map[attempt]bool) (step, bool) {
+// next is the next run to make on this machine, without those that were tried in vain, and the earlier ones of its pair; false
+// when no claim needs one. Every second pair runs in the opposite order, so that slow changes of the machine meet all alike.
+func next(s *Spec, records []Record, machine string, tried map[attempt]bool) (todo attempt, earlier Pair, more bool) {
 	by := pairs(s, records, machine)
 	for i := range uint64(wanted(s, records)) {
 		seed := firstSeed + i
@@ -75,11 +66,11 @@ func next(s *Spec, records []Record, machine string, tried map[attempt]bool) (st
 		}
 		for _, v := range order {
 			if _, made := by[seed][v]; !made && !s.whole(by[seed]) && !tried[attempt{seed, v}] {
-				return step{attempt{seed, v}, by[seed]}, true
+				return attempt{seed, v}, by[seed], true
 			}
 		}
 	}
-	return step{}, false
+	return attempt{}, nil, false
 }
 
 // wanted is how many pairs the claims of a spec need.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"headroom/internal/cli"
+	"headroom/internal/durable"
 	"headroom/lab/bench"
 )
 
@@ -39,19 +40,12 @@ const (
 	driftMost  = 15
 )
 
-// noisy reports whether the machine did too much else.
 func noisy(before, after *bench.Noise) bool {
 	drift := 100 * math.Abs(after.Median/before.Median-1)
 	return before.Spread > spreadMost || after.Spread > spreadMost || !(drift <= driftMost)
 }
 
-// path is the file of results of a spec.
 func path(dir, spec string) string { return filepath.Join(dir, spec+".jsonl") }
-
-// badLine is the error of a line of a file of results that cannot be read.
-func badLine(dir, spec string, line int, why string) error {
-	return cli.Failed("remove that line: only its run is lost", "file of results %s, line %d: %s", path(dir, spec), line, why)
-}
 
 // Read reads the finished runs of a spec; none where there is no file. A torn last line, which a killed
 // campaign leaves, is ignored.
@@ -68,11 +62,12 @@ func Read(dir, spec string) (all []Record, err error) {
 			break
 		}
 		var r Record
-		if err := json.Unmarshal(line, &r); err != nil {
-			return nil, badLine(dir, spec, len(all)+1, err.Error())
+		err := json.Unmarshal(line, &r)
+		if err == nil && r.Spec != spec {
+			err = fmt.Errorf("a run of %q", r.Spec)
 		}
-		if r.Spec != spec {
-			return nil, badLine(dir, spec, len(all)+1, fmt.Sprintf("a run of %q", r.Spec))
+		if err != nil {
+			return nil, cli.Failed("remove that line: only its run is lost", "file of results %s, line %d: %w", path(dir, spec), len(all)+1, err)
 		}
 		all = append(all, r)
 	}
@@ -80,34 +75,21 @@ func Read(dir, spec string) (all []Record, err error) {
 }
 
 // Append adds a finished run to the file of its spec. The run is on disk when Append returns.
-func Append(dir string, r *Record) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("experiment: keep the run: %w", err)
-		}
-	}()
+func Append(dir string, r *Record) error {
 	line, err := json.Marshal(r)
 	if err != nil {
-		return err
+		return fmt.Errorf("experiment: keep the run: %w", err)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+	text, err := os.ReadFile(path(dir, r.Spec))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = os.MkdirAll(dir, 0o755)
 	}
-	f, err := os.OpenFile(path(dir, r.Spec), os.O_RDWR|os.O_CREATE, 0o644)
+	if err == nil {
+		whole := text[:bytes.LastIndexByte(text, '\n')+1] // what follows is torn
+		err = durable.Write(durable.OS{}, path(dir, r.Spec), append(append(whole, line...), '\n'), 0o644)
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("experiment: keep the run: %w", err)
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	text, err := os.ReadFile(f.Name())
-	if err != nil {
-		return err
-	}
-	end := int64(bytes.LastIndexByte(text, '\n') + 1) // what follows is torn
-	if err := f.Truncate(end); err != nil {
-		return err
-	}
-	if _, err := f.WriteAt(append(line, '\n'), end); err != nil {
-		return err
-	}
-	return f.Sync()
+	return nil
 }

@@ -3,6 +3,7 @@ package experiment
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,20 +22,16 @@ type Listed struct {
 	Noisy    int      `json:"runs_not_counted"`
 }
 
-// list are the specs with what there is of each.
 func list(dir string, specs []*Spec) (all []Listed, err error) {
 	for _, s := range specs {
 		records, err := Read(dir, s.Name)
 		if err != nil {
 			return nil, err
 		}
-		l := Listed{Spec: s.Name, Says: s.Says, Variants: s.Variants, Pairs: len(wholePairs(s, records)), Needed: wanted(s, records), Runs: len(records)}
-		for i := range records {
-			if records[i].Noisy {
-				l.Noisy++
-			}
-		}
-		all = append(all, l)
+		counted := slices.DeleteFunc(slices.Clone(records), func(r Record) bool { return r.Noisy })
+		all = append(all, Listed{
+			Spec: s.Name, Says: s.Says, Variants: s.Variants, Pairs: len(wholePairs(s, records)), Needed: wanted(s, records), Runs: len(records), Noisy: len(records) - len(counted),
+		})
 	}
 	return all, nil
 }
@@ -44,25 +41,16 @@ func printList(w io.Writer, out *cli.Output, all []Listed) error {
 		return out.JSON(w, map[string]any{"specs": all})
 	}
 	var rows [][]string
-	for i := range all {
-		l := &all[i]
-		rows = append(rows, []string{l.Spec, fmt.Sprintf("%d of %d", l.Pairs, l.Needed), strconv.Itoa(l.Runs), strconv.Itoa(l.Noisy), variants(l.Variants), l.Says})
+	for _, l := range all {
+		variants := strings.Join(l.Variants, " ")
+		if len(l.Variants) > 5 {
+			variants = fmt.Sprintf("%d variants", len(l.Variants))
+		}
+		rows = append(rows, []string{l.Spec, fmt.Sprintf("%d of %d", l.Pairs, l.Needed), strconv.Itoa(l.Runs), strconv.Itoa(l.Noisy), variants, l.Says})
 	}
 	return out.Table(w, []string{"SPEC", "PAIRS", "RUNS", "NOISY", "VARIANTS", "WHAT"}, rows)
 }
 
-// variantsMost is how many variants a table names.
-const variantsMost = 5
-
-// variants are the names of a few, or the number of many.
-func variants(names []string) string {
-	if len(names) > variantsMost {
-		return fmt.Sprintf("%d variants", len(names))
-	}
-	return strings.Join(names, " ")
-}
-
-// judged are the claims of specs by what their files have.
 func judged(dir string, specs []*Spec) (all []Judged, err error) {
 	for _, s := range specs {
 		records, err := Read(dir, s.Name)
@@ -74,25 +62,16 @@ func judged(dir string, specs []*Spec) (all []Judged, err error) {
 	return all, nil
 }
 
-func printJudged(w io.Writer, out *cli.Output, all []Judged) error {
-	if out.IsJSON() {
-		return out.JSON(w, map[string]any{"claims": all})
-	}
-	return out.Table(w, []string{"SPEC", "CLAIM", "WHAT", "GOT", "BOUNDS", "PAIRS", "VERDICT"}, rows(all))
-}
-
 func rows(all []Judged) (rows [][]string) {
-	for i := range all {
-		j := &all[i]
-		verdict := string(j.Verdict)
+	for _, j := range all {
+		verdict, bounds := string(j.Verdict), ""
 		if j.More > 0 {
 			verdict += fmt.Sprintf(", %d more", j.More)
 		}
-		bounds := ""
-		if j.Low != nil && j.High != nil {
+		if j.Low != nil {
 			bounds = fmt.Sprintf("%.2f to %.2f", *j.Low, *j.High)
 		}
-		got := cli.Opt(j.Got, func(x float64) string { return strings.TrimSpace(strconv.FormatFloat(x, 'f', 2, 64) + " " + j.Unit) })
+		got := cli.Opt(j.Got, func(x float64) string { return strings.TrimSpace(fmt.Sprintf("%.2f %s", x, j.Unit)) })
 		rows = append(rows, []string{j.Spec, j.Claim, j.What, got, bounds, strconv.Itoa(j.Pairs), verdict})
 	}
 	return rows
@@ -107,12 +86,24 @@ func Markdown(w io.Writer, dir string, specs []*Spec) error {
 	return report.Markdown(w, append([][]string{{"spec", "claim", "quantity", "got", "bounds", "pairs", "verdict"}}, rows(all)...))
 }
 
-// short is the error of claims that fall short.
-func short(all []Judged) error {
+// printJudged writes the claims of specs. The error is of those that fall short.
+func printJudged(w io.Writer, out *cli.Output, dir string, specs []*Spec) error {
+	all, err := judged(dir, specs)
+	if err != nil {
+		return err
+	}
+	if out.IsJSON() {
+		err = out.JSON(w, map[string]any{"claims": all})
+	} else {
+		err = out.Table(w, []string{"SPEC", "CLAIM", "WHAT", "GOT", "BOUNDS", "PAIRS", "VERDICT"}, rows(all))
+	}
+	if err != nil {
+		return err
+	}
 	var names []string
-	for i := range all {
-		if all[i].Verdict == report.Short {
-			names = append(names, all[i].Spec+" "+all[i].Claim)
+	for _, j := range all {
+		if j.Verdict == report.Short {
+			names = append(names, j.Spec+" "+j.Claim)
 		}
 	}
 	if len(names) == 0 {

@@ -80,9 +80,7 @@ func Of(variant, figure string) func(Pair) float64 {
 
 // Change is the difference of a figure between two variants in percent of the second.
 func Change(figure, ours, theirs string) func(Pair) float64 {
-	return func(p Pair) float64 {
-		return 100 * (p.figure(ours, figure)/p.figure(theirs, figure) - 1)
-	}
+	return func(p Pair) float64 { return 100 * (p.figure(ours, figure)/p.figure(theirs, figure) - 1) }
 }
 
 // Gap is the difference of a figure between two variants.

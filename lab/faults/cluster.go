@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,9 +21,7 @@ import (
 // The cluster: what an operator would write into the configuration files. The node's
 // figures are those of the emulated machine's own powerd.yaml.
 const (
-	servers = 3
-	nodes   = 3
-	leaseS  = 4.0
+	leaseS = 4.0
 	// ratedW and failSafeW are of each node.
 	ratedW    = 241.0
 	failSafeW = 95.0
@@ -47,21 +46,15 @@ type cluster struct {
 }
 
 func newCluster(ctx context.Context, dir, bin string) (*cluster, error) {
-	c := &cluster{dir: dir, bin: bin, running: map[string]*program{}}
-	for i := range servers {
-		c.servers = append(c.servers, "c"+strconv.Itoa(i+1))
-	}
-	for i := range nodes {
-		c.nodes = append(c.nodes, fmt.Sprintf("n%02d", i+1))
-	}
+	c := &cluster{dir: dir, bin: bin, running: map[string]*program{}, servers: []string{"c1", "c2", "c3"}, nodes: []string{"n01", "n02", "n03"}}
 	var err error
 	if c.net, err = newNetwork(ctx, c.hosts()); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotPermitted, err)
 	}
-	if err := c.configure(ctx); err != nil {
-		return nil, err
+	if err = c.configure(ctx); err == nil {
+		err = c.startAll()
 	}
-	if err := c.startAll(); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, bootMost)
@@ -91,37 +84,33 @@ func (c *cluster) addresses(port string) (all []string) {
 
 // configure makes certificates, keys and configuration files.
 func (c *cluster) configure(ctx context.Context) error {
-	who := []string{"admin/" + operator}
-	for _, id := range c.servers {
-		who = append(who, "server/"+id)
-	}
-	for _, name := range c.nodes {
-		who = append(who, "node/"+name)
-	}
-	tool := c.tool("coordinator")
-	if err := run(ctx, "", tool, "tls", "ca", "create", "--dir", c.dir); err != nil {
-		return err
-	}
-	if err := run(ctx, "", append([]string{tool, "tls", "cert", "create", "--dir", c.dir, "--ca-dir", c.dir}, who...)...); err != nil {
-		return err
-	}
-	if err := run(ctx, "", tool, "brake", "key", "--private", c.path("brake.key"), "--public", c.path("brake.pub")); err != nil {
-		return err
-	}
 	var key [32]byte
 	_, _ = rand.Read(key[:])
 	files := map[string]string{"gossip.key": base64.StdEncoding.EncodeToString(key[:]) + "\n"}
+	certificates := []string{"tls", "cert", "create", "--dir", c.dir, "--ca-dir", c.dir, "admin/" + operator}
 	for _, id := range c.servers {
+		certificates = append(certificates, "server/"+id)
 		files[id+".yaml"] = c.serverConfig(id)
 	}
 	for _, name := range c.nodes {
+		certificates = append(certificates, "node/"+name)
 		files[filepath.Join("nodes", name, "powerd.yaml")] = c.nodeConfig(name)
 	}
-	for name, text := range files {
-		if err := os.MkdirAll(filepath.Dir(c.path(name)), 0o700); err != nil {
-			return fmt.Errorf("faults: %w", err)
+	for _, args := range [][]string{
+		{"tls", "ca", "create", "--dir", c.dir},
+		certificates,
+		{"brake", "key", "--private", c.path("brake.key"), "--public", c.path("brake.pub")},
+	} {
+		if err := run(ctx, "", append([]string{c.tool("coordinator")}, args...)...); err != nil {
+			return err
 		}
-		if err := os.WriteFile(c.path(name), []byte(text), 0o600); err != nil {
+	}
+	for name, text := range files {
+		err := os.MkdirAll(filepath.Dir(c.path(name)), 0o700)
+		if err == nil {
+			err = os.WriteFile(c.path(name), []byte(text), 0o600)
+		}
+		if err != nil {
 			return fmt.Errorf("faults: %w", err)
 		}
 	}
@@ -181,23 +170,19 @@ func (c *cluster) program(name string) *program {
 	return c.running[name]
 }
 
-func (c *cluster) startAll() error {
+func (c *cluster) startAll() (err error) {
 	for _, name := range slices.Concat(c.servers, c.nodes) {
-		if err := c.start(name); err != nil {
-			return err
-		}
+		err = errors.Join(err, c.start(name))
 	}
-	return nil
+	return err
 }
 
 // busy gives each node a load, so that it draws what its cap leaves it.
-func (c *cluster) busy() error {
+func (c *cluster) busy() (err error) {
 	for _, name := range c.nodes {
-		if err := c.start(name + "-load"); err != nil {
-			return err
-		}
+		err = errors.Join(err, c.start(name+"-load"))
 	}
-	return nil
+	return err
 }
 
 // leased waits until every node has a lease.
@@ -217,11 +202,11 @@ func (c *cluster) leased(ctx context.Context) error {
 				holding++
 			}
 		}
-		if code == 0 && holding == nodes {
+		if code == 0 && holding == len(c.nodes) {
 			return nil
 		}
 		if !pause(ctx, 200*time.Millisecond) {
-			return fmt.Errorf("faults: %d of %d nodes have a lease after %v: %s: %w", holding, nodes, bootMost, text, ctx.Err())
+			return fmt.Errorf("faults: %d of %d nodes have a lease after %v: %s: %w", holding, len(c.nodes), bootMost, text, ctx.Err())
 		}
 	}
 }

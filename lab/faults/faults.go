@@ -13,7 +13,7 @@ import (
 )
 
 // fault is one thing that goes wrong for a while. A fault of one target takes it from
-// claims, one of the whole site waits until no other lasts.
+// claims, one of the whole site (nil) waits until no other lasts.
 type fault struct {
 	name   string
 	claims func(*injector) []string
@@ -29,24 +29,23 @@ const beyondLease = leaseEnds + settles + 3*time.Second
 func onServers(t *injector) []string { return t.c.servers }
 func onNodes(t *injector) []string   { return t.c.nodes }
 func onBrake(*injector) []string     { return []string{"brake"} }
-func onSite(*injector) []string      { return nil }
 
 // faults are all that there are.
 func faults() []fault {
 	return []fault{
-		{"kill-server", onServers, time.Second, 5 * time.Second, killServer},
+		{"kill-server", onServers, time.Second, 5 * time.Second, endServer(0)},
 		{"stop-server", onServers, 2 * time.Second, 8 * time.Second, stopServer},
-		{"restart-server", onServers, 100 * time.Millisecond, time.Second, restartServer},
-		{"cut-server", onServers, 3 * time.Second, 6 * time.Second, cutServer(between)},
-		{"half-cut-server", onServers, 3 * time.Second, 6 * time.Second, cutServer(oneWay)},
+		{"restart-server", onServers, 100 * time.Millisecond, time.Second, endServer(5 * time.Second)},
+		{"cut-server", onServers, 3 * time.Second, 6 * time.Second, cut(between)},
+		{"half-cut-server", onServers, 3 * time.Second, 6 * time.Second, cut(oneWay)},
 		{"kill-powerd", onNodes, restarts, time.Second, killPowerd},
 		{"stop-powerd", onNodes, 2 * time.Second, 2 * beyondLease, stopPowerd},
 		{"cut-budget-past-stopped-powerd", onNodes, beyondLease + 2*time.Second, time.Second, cutPastStopped},
-		{"cut-node", onNodes, beyondLease, 2 * time.Second, cutNode(between)},
-		{"half-cut-node", onNodes, beyondLease, 2 * time.Second, cutNode(oneWay)},
+		{"cut-node", onNodes, beyondLease, 2 * time.Second, cut(between)},
+		{"half-cut-node", onNodes, beyondLease, 2 * time.Second, cut(oneWay)},
 		{"brake", onBrake, beyondLease, 2 * time.Second, brake},
-		{"no-quorum", onSite, beyondLease, time.Second, noQuorum},
-		{"site-dark", onSite, 500 * time.Millisecond, 2 * time.Second, siteDark},
+		{"no-quorum", nil, beyondLease, time.Second, noQuorum},
+		{"site-dark", nil, 500 * time.Millisecond, 2 * time.Second, siteDark},
 	}
 }
 
@@ -73,7 +72,6 @@ const gapMost = 2500 * time.Millisecond
 // and returns when all have ended.
 func (t *injector) deal(ctx context.Context) error {
 	var running sync.WaitGroup
-	defer running.Wait()
 	number, deck := 0, []fault{}
 	pause(ctx, settles) // until the loads draw what they may
 	for ctx.Err() == nil {
@@ -86,23 +84,18 @@ func (t *injector) deal(ctx context.Context) error {
 		lasts := f.least + time.Duration(t.random.Int64N(int64(f.more)))
 		draw, gap := t.random.IntN(1<<20), time.Duration(t.random.Int64N(int64(gapMost)))
 		number++
-		all := f.claims(t)
-		if len(all) == 0 {
+		if f.claims == nil {
 			running.Wait()
 			t.one(ctx, f, "", number, lasts)
-		} else {
-			target, ok := t.take(ctx, all, draw)
-			if !ok {
-				break
-			}
+		} else if target, ok := t.take(ctx, f.claims(t), draw); ok {
 			running.Go(func() {
 				t.one(ctx, f, target, number, lasts)
-				t.leave(target)
+				t.mu.Lock()
+				defer t.mu.Unlock()
+				delete(t.taken, target)
 			})
 		}
-		if !pause(ctx, gap) {
-			break
-		}
+		pause(ctx, gap)
 	}
 	running.Wait()
 	return t.wrong
@@ -126,12 +119,6 @@ func (t *injector) take(ctx context.Context, all []string, draw int) (string, bo
 	}
 }
 
-func (t *injector) leave(target string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.taken, target)
-}
-
 // one is one fault from its begin to its end, which comes earlier with that of ctx.
 func (t *injector) one(ctx context.Context, f fault, target string, number int, lasts time.Duration) {
 	if ctx.Err() != nil {
@@ -153,11 +140,12 @@ func (t *injector) one(ctx context.Context, f fault, target string, number int, 
 	}
 }
 
-func killServer(_ context.Context, t *injector, target string, _ int) (func() error, error) {
-	p := t.c.program(target)
-	p.signal(syscall.SIGKILL)
-	<-p.done
-	return func() error { return t.c.start(target) }, nil
+// endServer ends a server, which has grace for that, and starts it later.
+func endServer(grace time.Duration) func(context.Context, *injector, string, int) (func() error, error) {
+	return func(_ context.Context, t *injector, target string, _ int) (func() error, error) {
+		t.c.program(target).end(grace)
+		return func() error { return t.c.start(target) }, nil
+	}
 }
 
 // A server that was stopped may find its lead gone and end itself: it is started again.
@@ -175,45 +163,28 @@ func stopServer(_ context.Context, t *injector, target string, _ int) (func() er
 	}, nil
 }
 
-func restartServer(_ context.Context, t *injector, target string, _ int) (func() error, error) {
-	t.c.program(target).end(5 * time.Second)
-	return func() error { return t.c.start(target) }, nil
-}
-
-func cutServer(which func(a, b []string) []link) func(context.Context, *injector, string, int) (func() error, error) {
+// cut isolates a server or a node from all others, or only blocks what it sends to them.
+func cut(which func(a, b []string) []link) func(context.Context, *injector, string, int) (func() error, error) {
 	return func(ctx context.Context, t *injector, target string, number int) (func() error, error) {
 		others := slices.DeleteFunc(t.c.hosts(), func(h string) bool { return h == target })
-		return func() error { return t.c.net.set(ctx, number, nil) }, t.c.net.set(ctx, number, which([]string{target}, others))
-	}
-}
-
-// cutNode isolates a node from the servers, or only blocks what it sends to them.
-func cutNode(which func(a, b []string) []link) func(context.Context, *injector, string, int) (func() error, error) {
-	return func(ctx context.Context, t *injector, target string, number int) (func() error, error) {
-		others := slices.DeleteFunc(t.c.hosts(), func(h string) bool { return h == target })
-		if err := t.c.net.set(ctx, number, which([]string{target}, others)); err != nil {
-			return nil, err
-		}
-		t.j.cutOff(target, number)
-		return func() error {
-			t.j.back(target, number)
-			return t.c.net.set(ctx, number, nil)
-		}, nil
+		nodes := slices.DeleteFunc(slices.Clone(t.c.nodes), func(n string) bool { return n != target })
+		return t.cut(ctx, number, which([]string{target}, others), nodes)
 	}
 }
 
 // noQuorum isolates every server from the others: there is no leader, and no lease is renewed.
 func noQuorum(ctx context.Context, t *injector, _ string, number int) (func() error, error) {
-	if err := t.c.net.set(ctx, number, oneWay(t.c.servers, t.c.servers)); err != nil {
+	return t.cut(ctx, number, oneWay(t.c.servers, t.c.servers), t.c.nodes)
+}
+
+// cut cuts links, beyond which no grant can reach these nodes.
+func (t *injector) cut(ctx context.Context, number int, links []link, nodes []string) (func() error, error) {
+	if err := t.c.net.set(ctx, number, links); err != nil {
 		return nil, err
 	}
-	for _, n := range t.c.nodes {
-		t.j.cutOff(n, number)
-	}
+	t.j.cutOff(number, nodes)
 	return func() error {
-		for _, n := range t.c.nodes {
-			t.j.back(n, number)
-		}
+		t.j.back(number, nodes)
 		return t.c.net.set(ctx, number, nil)
 	}, nil
 }
@@ -224,14 +195,10 @@ func brake(ctx context.Context, t *injector, _ string, number int) (func() error
 	id := "brake-" + strconv.Itoa(number)
 	if _, code, _ := t.c.ask(ctx, nil, "brake", "set", "--reason", id, "--request-id", id); code == 0 {
 		t.j.count("braked", 1)
-		for _, n := range t.c.nodes {
-			t.j.cutOff(n, number)
-		}
+		t.j.cutOff(number, t.c.nodes)
 	}
 	return func() error {
-		for _, n := range t.c.nodes {
-			t.j.back(n, number)
-		}
+		t.j.back(number, t.c.nodes)
 		late, code, said := time.Now().Add(healMost), 0, ""
 		for time.Now().Before(late) {
 			// One that was never set, or is lifted already, is no fault of the site.

@@ -138,10 +138,12 @@ func launch(dir, name, host string, argv ...string) (*program, error) {
 // signal sends a signal; one to a program that has ended has no effect.
 func (p *program) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// end sends the program SIGTERM, and kills it when it has not ended after grace.
+// end sends the program SIGTERM, unless it has no grace, and kills it when it has not ended after that.
 func (p *program) end(grace time.Duration) {
-	p.signal(syscall.SIGTERM)
-	p.signal(syscall.SIGCONT)
+	if grace > 0 {
+		p.signal(syscall.SIGTERM)
+		p.signal(syscall.SIGCONT)
+	}
 	select {
 	case <-p.done:
 	case <-time.After(grace):
@@ -156,8 +158,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
-		return false
 	case <-t.C:
-		return true
 	}
+	return ctx.Err() == nil
 }

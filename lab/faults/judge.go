@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -60,17 +61,21 @@ func newJudge(h *history, nodes []string, view func(string) (float64, bool)) *ju
 	return j
 }
 
-// cutOff notes that from now on no grant can reach a node; back that one can.
-func (j *judge) cutOff(node string, fault int) {
+// cutOff notes that from now on no grant can reach these nodes; back that one can.
+func (j *judge) cutOff(fault int, nodes []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.silent[node][fault] = time.Now()
+	for _, n := range nodes {
+		j.silent[n][fault] = time.Now()
+	}
 }
 
-func (j *judge) back(node string, fault int) {
+func (j *judge) back(fault int, nodes []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	delete(j.silent[node], fault)
+	for _, n := range nodes {
+		delete(j.silent[n], fault)
+	}
 }
 
 // alone notes that nothing holds a node lower for so long.
@@ -148,12 +153,7 @@ func (j *judge) lapsed(now time.Time, node string, draws map[string]float64) {
 		delete(j.high, "lapsed "+node)
 		return
 	}
-	since := now
-	for _, at := range j.silent[node] {
-		if at.Before(since) {
-			since = at
-		}
-	}
+	since := slices.MinFunc(slices.Collect(maps.Values(j.silent[node])), time.Time.Compare)
 	if now.Sub(since) < leaseEnds+settles {
 		return
 	}

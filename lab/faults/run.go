@@ -8,11 +8,14 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
 )
+
+// ErrNotPermitted reports that this machine does not permit the namespaces or the
+// filters that a run needs.
+var ErrNotPermitted = errors.New("faults: not permitted on this machine")
 
 // Options configure a run.
 type Options struct {
@@ -78,10 +81,10 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	t := &injector{c: c, j: j, h: h, random: rand.New(rand.NewPCG(o.Seed, 0)), taken: map[string]bool{}, hit: map[string]int{}}
 	_, _ = fmt.Fprintf(o.Progress, "injecting faults for %v, seed %d\n", o.For, o.Seed)
-	if err := t.through(ctx, h, o); err != nil {
+	if err := t.through(ctx, o); err != nil {
 		return nil, err
 	}
-	t.verdict(ctx, h)
+	t.verdict(ctx)
 	r := NewReport(o, "clock steps: the wall clock has no namespace", "disks rolled back to their last sync: the kernel keeps what killed programs wrote")
 	r.Faults = t.hit
 	var mostW float64
@@ -96,7 +99,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 }
 
 // through is the time of faults: judge, operators and faults side by side.
-func (t *injector) through(ctx context.Context, h *history, o Options) error {
+func (t *injector) through(ctx context.Context, o Options) error {
 	span, done := context.WithTimeout(ctx, o.For)
 	defer done()
 	heal, healed := context.WithTimeout(ctx, o.For+healMost)
@@ -114,7 +117,11 @@ func (t *injector) through(ctx context.Context, h *history, o Options) error {
 		random := rand.New(rand.NewPCG(o.Seed, uint64(2+i)))
 		asking.Go(func() { t.changes(span, heal, i, mine, random) })
 	}
-	asking.Go(func() { t.reads(span, h) })
+	asking.Go(func() {
+		for pause(span, 400*time.Millisecond) {
+			t.read(span)
+		}
+	})
 	err := t.deal(span)
 	asking.Wait()
 	stop()
@@ -152,17 +159,9 @@ func (t *injector) change(ctx context.Context, id string, watts float64) {
 	}
 }
 
-// reads is an operator who reads the budget.
-func (t *injector) reads(span context.Context, h *history) {
-	for pause(span, 400*time.Millisecond) {
-		call := time.Now()
-		if watts, ok := t.budget(span); ok {
-			h.read(watts, call)
-		}
-	}
-}
-
-func (t *injector) budget(ctx context.Context) (float64, bool) {
+// read reads the budget and reports whether there was an answer.
+func (t *injector) read(ctx context.Context) bool {
+	call := time.Now()
 	var rows []struct {
 		Domain  string  `json:"domain"`
 		BudgetW float64 `json:"budget_w"`
@@ -170,24 +169,21 @@ func (t *injector) budget(ctx context.Context) (float64, bool) {
 	_, code, _ := t.c.ask(ctx, &rows, "budget", "show")
 	for _, r := range rows {
 		if code == 0 && r.Domain == "site/lab" {
-			return r.BudgetW, true
+			t.h.read(r.BudgetW, call)
+			return true
 		}
 	}
-	return 0, false
+	return false
 }
 
 // verdict checks the history once nothing is broken any more.
-func (t *injector) verdict(ctx context.Context, h *history) {
+func (t *injector) verdict(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, healMost)
 	defer cancel()
 	var events []event
 	var records []record
 	for {
-		call := time.Now()
-		watts, ok := t.budget(ctx)
-		if ok {
-			h.read(watts, call)
-		}
+		ok := t.read(ctx)
 		_, one, _ := t.c.ask(ctx, &events, "event", "list")
 		_, two, said := t.c.ask(ctx, &records, "budget", "history", "site/lab")
 		if ok && one == 0 && two == 0 {
@@ -198,12 +194,12 @@ func (t *injector) verdict(ctx context.Context, h *history) {
 			return
 		}
 	}
-	checked, wrong := h.linear()
+	checked, wrong := t.h.linear()
 	t.j.count("linearizable", checked)
 	if wrong != "" {
 		t.j.violated("linearizable", "%s", wrong)
 	}
-	checked, all := h.audited(events, slices.Clone(records))
+	checked, all := t.h.audited(events, records)
 	t.j.count("audited", checked)
 	for _, w := range all {
 		t.j.violated("audit", "%s", w)

@@ -2,13 +2,11 @@ package hadoop
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
 	"strings"
-	"syscall"
 )
 
 // serverHost is the host name of the ResourceManager and the NameNode.
@@ -17,9 +15,8 @@ const serverHost = "rm"
 // addresses are a cluster's own: a range of loopback addresses and a range of ports,
 // which are below those that the kernel gives to connections.
 type addresses struct {
-	a, b  int // 127.a.b.x
-	base  int // first port
-	claim net.Listener
+	a, b int // 127.a.b.x
+	base int // first port
 }
 
 // The ports, counted from the first. DataNodes have three each from portDataNode on: the
@@ -37,57 +34,28 @@ const (
 	portNodeWeb
 	portCollector
 	portAMProxy
-	portClaim
 	portDataNode
-)
 
-const (
+	portsMost           = portDataNode + 3*50
 	portsLow, portsHigh = 11000, 30000
-	claimTries          = 50
-	serverLast          = 254
 )
 
-// claimAddresses finds an unused range and holds one port of it, so that no
-// other cluster takes the range.
-func claimAddresses() (*addresses, error) {
-	var last error
-	for range claimTries {
-		a := &addresses{a: 64 + rand.IntN(128), b: rand.IntN(256), base: portsLow + rand.IntN(portsHigh-portsLow)}
-		var err error
-		if a.claim, err = a.listen(portClaim); err != nil {
-			last = err
-			continue
-		}
-		if last = a.probe(); last == nil {
+// claimAddresses finds a range in which nothing listens, on one or on every address. It is one of so many that two
+// clusters do not meet.
+func claimAddresses() (a *addresses, err error) {
+	for range 50 {
+		a = &addresses{a: 64 + rand.IntN(128), b: rand.IntN(256), base: portsLow + rand.IntN(portsHigh-portsLow)}
+		if err = a.probe(); err == nil {
 			return a, nil
 		}
-		_ = a.claim.Close()
-		if !errors.Is(last, syscall.EADDRINUSE) {
-			break
-		}
 	}
-	return nil, fmt.Errorf("hadoop: find free loopback addresses: %w", last)
+	return nil, fmt.Errorf("hadoop: find free loopback addresses: %w", err)
 }
 
-// release gives the range back; a second call has no effect.
-func (a *addresses) release() error {
-	if err := a.claim.Close(); !errors.Is(err, net.ErrClosed) {
-		return err
-	}
-	return nil
-}
-
-func (a *addresses) listen(port int) (net.Listener, error) {
-	return (&net.ListenConfig{}).Listen(context.Background(), "tcp4", a.server(port))
-}
-
-// probe fails when a process listens on one of the ports, on this or on every address.
+// probe fails when a process listens on one of the ports.
 func (a *addresses) probe() error {
-	for port := range portDataNode + 3*nodesMost {
-		if port == portClaim {
-			continue
-		}
-		l, err := a.listen(port)
+	for port := range portsMost {
+		l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp4", a.server(port))
 		if err != nil {
 			return err
 		}
@@ -98,7 +66,7 @@ func (a *addresses) probe() error {
 
 // server is the address of one of the servers' ports, for connections from here.
 func (a *addresses) server(port int) string {
-	return fmt.Sprintf("127.%d.%d.%d:%d", a.a, a.b, serverLast, a.base+port)
+	return fmt.Sprintf("127.%d.%d.254:%d", a.a, a.b, a.base+port)
 }
 
 // on is a port of a host, as configuration has it.
@@ -113,7 +81,7 @@ func (a *addresses) hosts(nodes []Node) (string, error) {
 		return "", fmt.Errorf("hadoop: this machine's name: %w", err)
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "127.%d.%d.%d %s\n127.0.0.1 localhost %s %s\n", a.a, a.b, serverLast, serverHost, serverHost, own)
+	fmt.Fprintf(&text, "127.%d.%d.254 %s\n127.0.0.1 localhost %s %s\n", a.a, a.b, serverHost, serverHost, own)
 	for i, n := range nodes {
 		fmt.Fprintf(&text, "127.%d.%d.%d %s\n", a.a, a.b, i+1, n.Name)
 	}

@@ -1,7 +1,6 @@
 package hadoop
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -19,28 +18,27 @@ const archiveMost = 5 * time.Minute
 
 // archive is the file of the classes that the JVMs share (class data sharing), beside the
 // jars. An archive belongs to one build of the JVM, so its name has that JVM's date.
-func (j Jars) archive(java string) (string, error) {
-	info, err := os.Stat(java)
-	if err != nil {
-		return "", fmt.Errorf("hadoop: java: %w", err)
+func (j Jars) archive(java string) (path string, there bool) {
+	var build string
+	if info, err := os.Stat(java); err == nil {
+		build = fmt.Sprintf("%x-%x", info.Size(), info.ModTime().UnixNano())
 	}
-	return filepath.Join(j.dir, fmt.Sprintf("classes-%x-%x.jsa", info.Size(), info.ModTime().UnixNano())), nil
+	path = filepath.Join(j.dir, "classes-"+build+".jsa")
+	_, err := os.Stat(path)
+	return path, err == nil
 }
 
 // archiveOption is the option of a cluster's JVMs: to list their classes in the folder
 // lists, or to take them from the archive if there is one.
-func (j Jars) archiveOption(java, lists string) (string, error) {
-	if lists != "" {
-		return "-XX:DumpLoadedClassList=" + filepath.Join(lists, "%p"), nil
+func (j Jars) archiveOption(java, lists string) string {
+	archive, there := j.archive(java)
+	switch {
+	case lists != "":
+		return "-XX:DumpLoadedClassList=" + filepath.Join(lists, "%p")
+	case there:
+		return "-XX:SharedArchiveFile=" + archive
 	}
-	archive, err := j.archive(java)
-	if err != nil {
-		return "", err
-	}
-	if _, err := os.Stat(archive); err != nil {
-		return "-Xshare:auto", nil
-	}
-	return "-XX:SharedArchiveFile=" + archive, nil
+	return "-Xshare:auto"
 }
 
 // Prepare makes an archive of the classes that a cluster's JVMs load, if there is none yet.
@@ -51,11 +49,8 @@ func (j Jars) Prepare(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	archive, err := j.archive(java)
-	if err != nil {
-		return err
-	}
-	if _, err := os.Stat(archive); err == nil {
+	archive, there := j.archive(java)
+	if there {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, archiveMost)
@@ -65,17 +60,20 @@ func (j Jars) Prepare(ctx context.Context) error {
 		return fmt.Errorf("hadoop: archive of classes: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	if err := j.learn(ctx, dir); err != nil {
-		return err
+	if err = j.learn(ctx, dir); err == nil {
+		err = j.dump(ctx, java, dir, archive)
 	}
-	return j.dump(ctx, java, dir, archive)
+	if err != nil {
+		return fmt.Errorf("hadoop: archive of classes: %w", err)
+	}
+	return nil
 }
 
 // learn runs a word count whose JVMs list the classes that they load in dir/lists.
 func (j Jars) learn(ctx context.Context, dir string) error {
 	in, lists := filepath.Join(dir, "in"), filepath.Join(dir, "lists")
 	if err := os.Mkdir(lists, 0o755); err != nil {
-		return fmt.Errorf("hadoop: archive of classes: %w", err)
+		return err
 	}
 	if _, err := (Text{Files: 1, Bytes: 1000, Seed: 1}).Write(in); err != nil {
 		return err
@@ -96,23 +94,15 @@ func (j Jars) learn(ctx context.Context, dir string) error {
 }
 
 // dump makes the archive out of the lists. It appears whole or not at all.
-func (j Jars) dump(ctx context.Context, java, dir, archive string) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("hadoop: archive of classes: %w", err)
-		}
-	}()
-	paths, err := filepath.Glob(filepath.Join(dir, "lists", "*"))
-	if err != nil {
-		return err
-	}
+func (j Jars) dump(ctx context.Context, java, dir, archive string) error {
+	paths, _ := filepath.Glob(filepath.Join(dir, "lists", "*")) // the pattern is valid
 	var classes []string
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		classes = append(classes, listed(text)...)
+		classes = append(classes, listed(string(text))...)
 	}
 	slices.Sort(classes) // '@', which marks what a class needs to run lambdas, is before all letters
 	slices.Reverse(classes)
@@ -122,7 +112,7 @@ func (j Jars) dump(ctx context.Context, java, dir, archive string) (err error) {
 	}
 	defer func() { _ = os.Remove(part) }()
 	cmd := exec.CommandContext(ctx, java, "-Xshare:dump", "-Xmx512m", "-XX:+UseSerialGC",
-		"-XX:SharedClassListFile="+list, "-XX:SharedArchiveFile="+part, "-cp", j.classPath())
+		"-XX:SharedClassListFile="+list, "-XX:SharedArchiveFile="+part, "-cp", j.classPath)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out[max(0, len(out)-1000):])
 	}
@@ -131,15 +121,14 @@ func (j Jars) dump(ctx context.Context, java, dir, archive string) (err error) {
 
 // listed are the classes of one JVM's list: those that come from the class path, without
 // the numbers that the list gives them. A JVM that was killed has left its last line cut.
-func listed(text []byte) []string {
-	var classes []string
-	for line := range bytes.Lines(text) {
-		name, whole := bytes.CutSuffix(line, []byte("\n"))
-		if !whole || bytes.HasPrefix(name, []byte("#")) || bytes.Contains(name, []byte("source:")) {
+func listed(text string) (classes []string) {
+	for line := range strings.Lines(text) {
+		name, whole := strings.CutSuffix(line, "\n")
+		if !whole || strings.HasPrefix(name, "#") || strings.Contains(name, "source:") {
 			continue
 		}
-		name, _, _ = bytes.Cut(name, []byte(" id:"))
-		classes = append(classes, string(name))
+		name, _, _ = strings.Cut(name, " id:")
+		classes = append(classes, name)
 	}
 	return classes
 }

@@ -15,7 +15,7 @@ func TestListedClasses(t *testing.T) {
 		"@lambda-proxy org/apache/hadoop/conf/Configuration run ()V\n" +
 		"org/apache/hadoop/util/RunJ"
 	want := []string{"java/lang/Object", "org/apache/hadoop/conf/Configuration", "@lambda-proxy org/apache/hadoop/conf/Configuration run ()V"}
-	if got := listed([]byte(text)); !slices.Equal(got, want) {
+	if got := listed(text); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -1,16 +1,16 @@
 package hadoop
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"headroom/lab/cluster"
@@ -24,26 +24,14 @@ const (
 	mainDataNode = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 )
 
-// Names of the servers' daemons; a node's are its name and dataNode + its name.
 const (
-	nameRM       = "rm"
-	nameNameNode = "namenode"
-	dataNode     = "datanode-"
+	// heapRM and heapNode are the most that a daemon's heap grows to.
+	heapRM, heapNode = "256m", "192m"
+	// startMost bounds the start of a cluster: many times what it takes on a machine that is not busy.
+	startMost = 2 * time.Minute
+	// look is the pause between two looks at a daemon or a job.
+	look = 100 * time.Millisecond
 )
-
-// heap is the most that a daemon's heap grows to.
-const (
-	heapRM   = "256m"
-	heapNode = "192m"
-	heapHDFS = "192m"
-)
-
-// startMost bounds the start of a cluster beside the caller's context: many times what
-// it takes on a machine that is not busy.
-const startMost = 2 * time.Minute
-
-// look is the pause between two looks at a daemon or a job.
-const look = 100 * time.Millisecond
 
 // Cluster is a running cluster. Its methods may be called from any goroutine.
 type Cluster struct {
@@ -55,28 +43,34 @@ type Cluster struct {
 
 	mu      sync.Mutex
 	daemons map[string]*cluster.Program
-	jobs    int // clients started, to name their logs
+
+	jobs atomic.Int32 // clients started, to name their logs
 }
 
 // Start starts a cluster and returns when all its nodes are RUNNING. On an error nothing
 // is left running; the logs stay in the folder logs below Config.Dir.
 func Start(ctx context.Context, config Config) (*Cluster, error) {
-	if err := config.complete(); err != nil {
-		return nil, err
+	dir, err := filepath.Abs(config.Dir)
+	if err != nil || strings.ContainsAny(dir, " \t\n:;,<>&\"'") {
+		return nil, fmt.Errorf("%w: folder %q: a name with blanks, quotes or any of :;,<>& cannot be in a class path", errors.Join(errConfig, err), dir)
+	}
+	config.Dir, config.Nodes, config.Scheduler = dir, slices.Clone(config.Nodes), cmp.Or(config.Scheduler, FairScheduler)
+	for i, n := range config.Nodes {
+		config.Nodes[i].MemoryMB, config.Nodes[i].VCores = cmp.Or(n.MemoryMB, 4096), cmp.Or(n.VCores, 4)
+	}
+	if len(config.Queues) == 0 {
+		config.Queues = Queues3()
 	}
 	c := &Cluster{config: config, daemons: map[string]*cluster.Program{}}
-	var err error
 	if c.java, err = cluster.Java(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	if c.classes, err = config.Jars.archiveOption(c.java, config.classLists); err != nil {
-		return nil, err
-	}
+	c.classes = config.Jars.archiveOption(c.java, config.classLists)
 	if c.addresses, err = claimAddresses(); err != nil {
 		return nil, err
 	}
 	if c.group, err = cluster.NewGroup(c.path("logs")); err != nil {
-		return nil, errors.Join(err, c.addresses.release())
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startMost)
 	defer cancel()
@@ -113,9 +107,7 @@ func (c *Cluster) start(ctx context.Context) error {
 
 // Close ends every process of the cluster, the jobs' containers too, and waits for it.
 // The folder stays. A second call has no effect.
-func (c *Cluster) Close() error {
-	return errors.Join(c.group.Close(), c.addresses.release())
-}
+func (c *Cluster) Close() error { return c.group.Close() }
 
 // Dir is the cluster's folder.
 func (c *Cluster) Dir() string { return c.config.Dir }
@@ -173,11 +165,7 @@ func (c *Cluster) startDaemon(name string, argv []string) error {
 }
 
 func (c *Cluster) startNode(n Node) error {
-	argv := c.command(n.Name, heapNode, c.classPath(c.path(n.Name, "conf")), mainNode)
-	if n.Wrap != nil {
-		argv = n.Wrap(argv)
-	}
-	return c.startDaemon(n.Name, argv)
+	return c.startDaemon(n.Name, n.wrap(c.command(n.Name, heapNode, c.classPath(c.path(n.Name, "conf")), mainNode)))
 }
 
 // running is nil, or names the daemon that has ended without being killed.
@@ -195,10 +183,10 @@ func (c *Cluster) running() error {
 // kill ends a daemon's JVM, not what it has started, and forgets it.
 func (c *Cluster) kill(name string) error {
 	c.mu.Lock()
-	p := c.daemons[name]
+	p, runs := c.daemons[name]
 	delete(c.daemons, name)
 	c.mu.Unlock()
-	if p == nil {
+	if !runs {
 		return fmt.Errorf("%w: daemon %s does not run", errNotFound, name)
 	}
 	c.group.Kill(func(q cluster.Process) bool { return q.Is(c.java, daemonOption+name) })
@@ -207,20 +195,17 @@ func (c *Cluster) kill(name string) error {
 }
 
 // KillRM ends the ResourceManager as kill -9 does.
-func (c *Cluster) KillRM() error { return c.kill(nameRM) }
+func (c *Cluster) KillRM() error { return c.kill(serverHost) }
 
 // StartRM starts the ResourceManager. It takes up the jobs that it had.
 func (c *Cluster) StartRM() error {
-	return c.startDaemon(nameRM, c.command(nameRM, heapRM, c.classPath(), mainRM))
+	return c.startDaemon(serverHost, c.command(serverHost, heapRM, c.classPath(), mainRM))
 }
 
 // ReplaceScheduler ends the ResourceManager as kill -9 does and starts it again with this
 // scheduler class and these further properties. No job may be submitted meanwhile.
 func (c *Cluster) ReplaceScheduler(class string, more map[string]string) error {
-	all := map[string]string{}
-	maps.Copy(all, c.config.Properties)
-	maps.Copy(all, more)
-	c.config.Scheduler, c.config.Properties = class, all
+	c.config.Scheduler, c.config.Properties = class, properties(c.config.Properties).with(more)
 	if err := errors.Join(c.KillRM(), c.write(c.yarn().xml(), "conf", "yarn-site.xml")); err != nil {
 		return err
 	}
@@ -233,11 +218,7 @@ func (c *Cluster) KillNode(name string) error { return c.kill(name) }
 
 // StartNode starts a NodeManager again; AwaitNodes waits for it.
 func (c *Cluster) StartNode(name string) error {
-	i := slices.IndexFunc(c.config.Nodes, func(n Node) bool { return n.Name == name })
-	if i < 0 {
-		return fmt.Errorf("%w: node %q", errNotFound, name)
-	}
-	return c.startNode(c.config.Nodes[i])
+	return c.startNode(c.config.Nodes[slices.IndexFunc(c.config.Nodes, func(n Node) bool { return n.Name == name })])
 }
 
 // KillContainers ends all containers of a node by SIGKILL and returns how many processes
@@ -248,37 +229,23 @@ func (c *Cluster) KillContainers(node string) int {
 
 // tool runs one of Hadoop's command line programs to its end.
 func (c *Cluster) tool(ctx context.Context, name, main string, args ...string) error {
-	p, err := c.group.Start(c.numbered(name), c.environment(), c.command(name, "128m", c.classPath(), main, args...)...)
+	p, err := c.group.Start(fmt.Sprintf("%s-%d", name, c.jobs.Add(1)), c.environment(), c.command(name, "128m", c.classPath(), main, args...)...)
 	if err != nil {
 		return err
 	}
-	select {
-	case <-p.Done():
-	case <-ctx.Done():
-		p.Kill()
-		return fmt.Errorf("hadoop: %s: %w", name, ctx.Err())
-	}
-	if !p.State().Success() {
-		return fmt.Errorf("hadoop: %s: %w", name, p.Ended())
+	if err := p.Wait(ctx); err != nil {
+		return fmt.Errorf("hadoop: %w", err)
 	}
 	return nil
 }
 
-// numbered is a log's name that no other client has.
-func (c *Cluster) numbered(name string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.jobs++
-	return name + "-" + strconv.Itoa(c.jobs)
-}
-
-// Put copies files of this machine into a folder of the default file system, which is
+// Put copies a file or folder of this machine into a folder of the default file system, which is
 // made.
-func (c *Cluster) Put(ctx context.Context, to string, from ...string) error {
+func (c *Cluster) Put(ctx context.Context, to, from string) error {
 	if err := c.tool(ctx, "mkdir", mainShell, "-mkdir", "-p", to); err != nil {
 		return err
 	}
-	return c.tool(ctx, "put", mainShell, append(append([]string{"-put"}, from...), to)...)
+	return c.tool(ctx, "put", mainShell, "-put", from, to)
 }
 
 // Get copies a folder or a file of the default file system, whose name may be a pattern,

@@ -1,14 +1,19 @@
 package hadoop
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"path/filepath"
-	"regexp"
-	"slices"
-	"time"
+)
+
+var (
+	// ErrUnavailable reports that this machine lacks what Hadoop needs: java, or, as
+	// long as the jars are not there, Maven or the network.
+	ErrUnavailable = errors.New("hadoop: not available on this machine")
+	// errConfig reports a folder or a data set that cannot be.
+	errConfig = errors.New("hadoop: bad configuration")
+	// errNotFound reports an application, a daemon or a container that is not there.
+	errNotFound = fmt.Errorf("hadoop: not found: %w", os.ErrNotExist)
 )
 
 // FairScheduler is the scheduler class of Hadoop that jobs run on by default. It can lose the container
@@ -23,15 +28,13 @@ const (
 
 // Config describes the cluster to start.
 type Config struct {
-	// Dir is the cluster's folder, which is made. One that a cluster has run in is
-	// refused; so is one whose name holds blanks or colons, which class paths cannot.
+	// Dir is the cluster's folder, which is made. No cluster has run in it.
 	Dir string
 	// Jars is what Fetch returned.
 	Jars Jars
 	// Nodes are the machines that a NodeManager (and, with HDFS, a DataNode) runs on.
 	Nodes []Node
-	// HDFS starts a NameNode and a DataNode per node, and makes it the default file
-	// system. Without it that is the machine's own.
+	// HDFS starts a NameNode and a DataNode per node, and makes it the default file system.
 	HDFS bool
 	// Queues are the schedulers' queues; Queues3 when there are none.
 	Queues []Queue
@@ -39,8 +42,7 @@ type Config struct {
 	Scheduler string
 	// Plugins are jars that the daemons have on their class path beside Hadoop's.
 	Plugins []string
-	// Properties are added to yarn-site.xml of the ResourceManager and of all nodes, and
-	// win over what is written there.
+	// Properties win over those of yarn-site.xml.
 	Properties map[string]string
 
 	classLists string // folder in which the JVMs list the classes that they load; see Prepare
@@ -53,9 +55,16 @@ type Node struct {
 	// MemoryMB and VCores are what the node offers to containers; 0 means 4096 and 4.
 	// A map or reduce takes 256 MB, an application master 512 MB, each 1 vcore.
 	MemoryMB, VCores int
-	// Wrap makes the command line that starts the NodeManager out of the NodeManager's
-	// own; nil runs it as it is. See cluster.OnNode: its containers are then on that node too.
+	// Wrap changes the command line that starts the NodeManager, such as cluster.OnNode; it may be nil.
 	Wrap func(argv []string) []string
+}
+
+// wrap is the command line that starts a daemon on the node.
+func (n Node) wrap(argv []string) []string {
+	if n.Wrap != nil {
+		return n.Wrap(argv)
+	}
+	return argv
 }
 
 // Nodes returns n nodes, node1 and up, without a Wrap.
@@ -65,68 +74,4 @@ func Nodes(n int) []Node {
 		nodes[i].Name = fmt.Sprintf("node%d", i+1)
 	}
 	return nodes
-}
-
-// heartbeat is how often nodes report and the scheduler looks.
-const heartbeat = 200 * time.Millisecond
-
-// The defaults of a Config.
-const (
-	memoryMB = 4096
-	vcores   = 4
-)
-
-// nodesMost is how many addresses 127.A.B.1 and up a cluster gives to nodes.
-const nodesMost = 200
-
-var (
-	hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	pathName = regexp.MustCompile(`^[^\s:;,<>&"']+$`)
-)
-
-// complete checks the configuration and fills in the defaults.
-func (c *Config) complete() (err error) {
-	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
-		return fmt.Errorf("hadoop: folder of the cluster: %w", err)
-	}
-	if !pathName.MatchString(c.Dir) {
-		return fmt.Errorf("%w: folder %q: a name with blanks, quotes or any of :;,<>& cannot be in a class path", errConfig, c.Dir)
-	}
-	if _, err := os.Stat(filepath.Join(c.Dir, "conf")); err == nil {
-		return fmt.Errorf("%w: %s holds another cluster: name a new folder", errConfig, c.Dir)
-	}
-	if len(c.Jars.names) == 0 {
-		return fmt.Errorf("%w: no jars: Fetch gets them", errConfig)
-	}
-	c.Nodes = slices.Clone(c.Nodes)
-	if err := c.completeNodes(); err != nil {
-		return err
-	}
-	if len(c.Queues) == 0 {
-		c.Queues = Queues3()
-	}
-	c.Scheduler = cmp.Or(c.Scheduler, FairScheduler)
-	c.Properties = maps.Clone(c.Properties)
-	return nil
-}
-
-func (c *Config) completeNodes() error {
-	if len(c.Nodes) < 1 || len(c.Nodes) > nodesMost {
-		return fmt.Errorf("%w: %d nodes: a cluster has 1 to %d", errConfig, len(c.Nodes), nodesMost)
-	}
-	names := map[string]bool{serverHost: true, "localhost": true}
-	for i := range c.Nodes {
-		n := &c.Nodes[i]
-		if !hostName.MatchString(n.Name) || names[n.Name] {
-			return fmt.Errorf("%w: node name %q is taken, or not made of letters, digits and dashes", errConfig, n.Name)
-		}
-		names[n.Name] = true
-		if n.MemoryMB <= 0 {
-			n.MemoryMB = memoryMB
-		}
-		if n.VCores <= 0 {
-			n.VCores = vcores
-		}
-	}
-	return nil
 }

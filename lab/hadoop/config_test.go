@@ -1,12 +1,13 @@
 // Claims: the release is the one that the hooks are built against; a Config that cannot
-// be is refused with the reason; clusters do not share addresses; a folder of jars that
-// is not whole is never taken for one.
+// be is refused with the reason; clusters do not share addresses; a folder without jars
+// is not taken.
 package hadoop
 
 import (
 	"encoding/xml"
 	"errors"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,24 +28,11 @@ func TestReleaseIsThatOfTheHooks(t *testing.T) {
 	}
 }
 
-func TestBadConfigsAreRefused(t *testing.T) {
+func TestBadFolderIsRefused(t *testing.T) {
 	t.Parallel()
-	used := t.TempDir()
-	testkit.Check(t, os.Mkdir(filepath.Join(used, "conf"), 0o755))
-	some := Jars{dir: "/jars", names: []string{"a.jar"}}
-	for why, config := range map[string]Config{
-		"blanks":          {Dir: "/tmp/a b", Jars: some, Nodes: Nodes(1)},
-		"another cluster": {Dir: used, Jars: some, Nodes: Nodes(1)},
-		"no jars":         {Dir: t.TempDir(), Nodes: Nodes(1)},
-		"0 nodes":         {Dir: t.TempDir(), Jars: some},
-		"201 nodes":       {Dir: t.TempDir(), Jars: some, Nodes: Nodes(201)},
-		"taken":           {Dir: t.TempDir(), Jars: some, Nodes: []Node{{Name: "rm"}}},
-		"letters, digits": {Dir: t.TempDir(), Jars: some, Nodes: []Node{{Name: "Node_1"}}},
-	} {
-		_, err := Start(t.Context(), config)
-		if !errors.Is(err, errConfig) || !strings.Contains(err.Error(), why) {
-			t.Errorf("%v, want ErrConfig that says %q", err, why)
-		}
+	_, err := Start(t.Context(), Config{Dir: "/tmp/a b", Jars: Jars{dir: "/jars", classPath: "/jars/a.jar"}, Nodes: Nodes(1)})
+	if !errors.Is(err, errConfig) || !strings.Contains(err.Error(), "blanks") {
+		t.Errorf("%v, want one that says blanks", err)
 	}
 }
 
@@ -53,7 +41,6 @@ func TestClustersDoNotShareAddresses(t *testing.T) {
 	seen := map[string]bool{}
 	for range 5 {
 		a := testkit.Need(claimAddresses())(t)
-		t.Cleanup(func() { _ = a.claim.Close() })
 		if seen[a.server(0)] {
 			t.Errorf("%s twice", a.server(0))
 		}
@@ -64,37 +51,28 @@ func TestClustersDoNotShareAddresses(t *testing.T) {
 func TestTakenPortsAreNotClaimed(t *testing.T) {
 	t.Parallel()
 	a := testkit.Need(claimAddresses())(t)
-	t.Cleanup(func() { _ = a.claim.Close() })
 	if err := a.probe(); err != nil {
 		t.Fatalf("free ports: %v", err)
 	}
-	taken := testkit.Need(a.listen(portRMWeb))(t)
+	taken := testkit.Need((&net.ListenConfig{}).Listen(t.Context(), "tcp4", a.server(portRMWeb)))(t)
 	t.Cleanup(func() { _ = taken.Close() })
 	if err := a.probe(); err == nil {
 		t.Error("a port that somebody listens on counts as free")
 	}
 }
 
-func TestHalfAFolderOfJarsIsNone(t *testing.T) {
+func TestFolderOfJars(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if _, err := openJars(Version, filepath.Join(dir, "absent")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no folder: %v", err)
-	}
 	if _, err := openJars(Version, dir); !errors.Is(err, errConfig) {
 		t.Errorf("an empty folder: %v, want ErrConfig", err)
 	}
-	for _, name := range []string{"b.jar", "a.jar", "c-tests.jar"} {
+	for _, name := range []string{"b.jar", "a.jar", "c-tests.jar", "classes-1.jsa"} {
 		testkit.WriteFile(t, filepath.Join(dir, name), name)
 	}
-	testkit.Check(t, writeManifest(dir))
-	jars, err := openJars(Version, dir)
-	if want := filepath.Join(dir, "a.jar") + ":" + filepath.Join(dir, "b.jar"); err != nil || jars.classPath() != want {
-		t.Errorf("class path %q, want %q; %v", jars.classPath(), want, err)
-	}
-	testkit.Check(t, os.Truncate(filepath.Join(dir, "b.jar"), 1))
-	if _, err := openJars(Version, dir); !errors.Is(err, errConfig) || !strings.Contains(err.Error(), "b.jar") {
-		t.Errorf("a short jar: %v, want ErrConfig that names it", err)
+	jars, err := Fetch(t.Context(), dir)
+	if want := filepath.Join(dir, "a.jar") + ":" + filepath.Join(dir, "b.jar"); err != nil || jars.classPath != want {
+		t.Errorf("class path %q, want %q; %v", jars.classPath, want, err)
 	}
 }
 

@@ -1,30 +1,24 @@
 package hadoop
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"headroom/lab/vocabulary"
 )
 
-// Text is a set of files of words, one map each where a file is no longer than a block.
-//
-// How often a word occurs follows Zipf's law. A part of the words is of the file's topic,
-// and topics drift from file to file: neighbours are alike, files far apart are not. So
-// the result of a job that has read only some of the files differs from the truth, the more
-// the fewer it has read.
+// Text is a set of files of words, one map each where a file is no longer than a block. Topics drift from file to
+// file, so the result of a job that has read only some of them differs from the truth, the more the fewer.
 type Text struct {
 	// Files is how many there are, Bytes how long each is on the average.
 	Files int
 	Bytes int64
-	// Spread is the standard deviation of the logarithm of the files' lengths; 0 makes
-	// them equal.
+	// Spread is the standard deviation of the logarithm of the files' lengths.
 	Spread float64
 	// Topical is the part of the words that are of the topic, 0 to 1.
 	Topical float64
@@ -33,17 +27,11 @@ type Text struct {
 }
 
 // Ratings is a set of files of film ratings in the form that PUMA's HistogramMovies and
-// HistogramRatings read: a line per film, "movieId:user_rating,user_rating,...".
-//
-// A few films have most of the ratings, and films in later files are rated better: so
-// the result of a job that has read only some of the files differs from the truth.
+// HistogramRatings read: a line per film, "movieId:user_rating,user_rating,...". Films in later files are rated better.
 type Ratings struct {
-	// Files is how many there are, Bytes how long each is on the average.
+	// Files is how many there are, Bytes how long each is.
 	Files int
 	Bytes int64
-	// Spread is the standard deviation of the logarithm of the files' lengths; 0 makes
-	// them equal.
-	Spread float64
 	// Drift is by how many stars the mean rating rises from the first file to the last.
 	Drift float64
 	// Seed decides everything else: the same seed, the same bytes.
@@ -59,65 +47,32 @@ const (
 )
 
 // Write writes the files part-00000 and up into dir, which is made, and returns how many
-// bytes they have together. Nothing is held in memory.
+// bytes they have together.
 func (t Text) Write(dir string) (int64, error) {
-	if !(t.Topical >= 0 && t.Topical <= 1) {
-		return 0, fmt.Errorf("%w: text, topical %g", errConfig, t.Topical)
-	}
-	return writeFiles(dir, t.Files, t.Bytes, t.Spread, t.Seed, t.line)
-}
-
-// A text has words of a vocabulary, so many in a line, by Zipf's exponent skew; its files go through topics.
-const vocabularySize, wordsPerLine, skew, topics = 20000, 12, 1.1, 8
-
-// line returns what appends one line of file i.
-func (t Text) line(i int) func(line []byte) []byte {
-	r := rand.New(rand.NewPCG(t.Seed, uint64(streamText+i)))
-	rank := rand.NewZipf(r, skew, 1, vocabularySize-1)
-	// at is where the file stands among the topics: between two, it has some of both.
-	at := float64(i) * topics / float64(t.Files)
-	return func(line []byte) []byte {
-		for n := range wordsPerLine {
-			if n > 0 {
-				line = append(line, ' ')
-			}
-			word := rank.Uint64()
-			if r.Float64() < t.Topical {
-				word = vocabulary.OfTopic(word, int(at+r.Float64()), topics, vocabularySize)
-			}
-			line = vocabulary.Append(line, word)
-		}
-		return append(line, '\n')
-	}
+	return writeFiles(dir, t.Files, t.Bytes, t.Spread, t.Seed, func(i int) func([]byte) []byte {
+		const topics, wordsPerLine = 8, 12
+		words := vocabulary.Words(rand.New(rand.NewPCG(t.Seed, uint64(streamText+i))), t.Topical, topics)
+		at := float64(i) * topics / float64(t.Files)
+		return func(line []byte) []byte { return append(words(line, wordsPerLine, at), '\n') }
+	})
 }
 
 // Write writes the files part-00000 and up into dir, which is made, and returns how many
-// bytes they have together. Nothing is held in memory.
+// bytes they have together.
 func (s Ratings) Write(dir string) (int64, error) {
-	if math.IsNaN(s.Drift) {
-		return 0, fmt.Errorf("%w: ratings, drift %g", errConfig, s.Drift)
-	}
-	return writeFiles(dir, s.Files, s.Bytes, s.Spread, s.Seed, s.line)
+	return writeFiles(dir, s.Files, s.Bytes, 0, s.Seed, s.line)
 }
-
-// How films are rated.
-const (
-	filmsPerFile = 1 << 24 // more than a file has: numbers show where a film stands
-	users        = 100_000
-	ratingMean   = 3.2
-	filmSpread   = 0.6 // between films, in stars
-	ratingSpread = 1.0 // of one film's ratings
-	ratingsMost  = 5000
-	ratingsTail  = 1.1 // exponent of the number of ratings: a few films have most
-)
 
 // line returns what appends one line of file i.
 func (s Ratings) line(i int) func(line []byte) []byte {
+	const (
+		filmsPerFile             = 1 << 24   // more than a file has: numbers show where a film stands
+		filmSpread, ratingSpread = 0.6, 1.0  // between films and of one film's ratings, in stars
+		ratingsMost, ratingsTail = 5000, 1.1 // and the exponent of the number of ratings: a few films have most
+		users, ratingMean        = 100_000, 3.2
+	)
 	r := rand.New(rand.NewPCG(s.Seed, uint64(streamRatings+i)))
-	drift := 0.0
-	if s.Files > 1 {
-		drift = s.Drift * (float64(i)/float64(s.Files-1) - 0.5)
-	}
+	drift := s.Drift * (float64(i)/float64(max(1, s.Files-1)) - 0.5)
 	film := i * filmsPerFile
 	return func(line []byte) []byte {
 		film++
@@ -136,68 +91,38 @@ func (s Ratings) line(i int) func(line []byte) []byte {
 	}
 }
 
-// writeFiles writes files of whole lines.
-func writeFiles(dir string, files int, length int64, spread float64, seed uint64, line func(i int) func([]byte) []byte) (total int64, err error) {
-	if files < 1 || length < 1 || !(spread >= 0 && spread <= 3) {
-		return 0, fmt.Errorf("%w: %d files of %d bytes, spread %g", errConfig, files, length, spread)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return 0, fmt.Errorf("hadoop: data: %w", err)
-	}
+// writeFiles writes files of whole lines, each of at least its length and of one line.
+func writeFiles(dir string, files int, length int64, spread float64, seed uint64, lines func(i int) func([]byte) []byte) (total int64, err error) {
 	lengths := rand.New(rand.NewPCG(seed, streamLength))
 	for i := range files {
 		// The mean of a log-normal variable is exp(spread^2/2): divided out.
 		most := float64(length) * math.Exp(spread*lengths.NormFloat64()-spread*spread/2)
-		n, err := writeFile(filepath.Join(dir, fmt.Sprintf("part-%05d", i)), int64(most), line(i))
+		next := lines(i)
+		n, err := vocabulary.WriteLines(filepath.Join(dir, fmt.Sprintf("part-%05d", i)), func(line []byte, written int64) []byte {
+			if written > 0 && written >= int64(most) {
+				return nil
+			}
+			return next(line)
+		})
 		if total += n; err != nil {
-			return total, fmt.Errorf("hadoop: data: %w", err)
+			return total, err
 		}
 	}
 	return total, nil
-}
-
-// writeFile writes lines until the file has at least so many bytes, and one at the least.
-func writeFile(path string, least int64, next func([]byte) []byte) (written int64, err error) {
-	f, err := os.Create(path)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	out := bufio.NewWriterSize(f, 1<<16)
-	var line []byte
-	for first := true; first || written < least; first = false {
-		line = next(line[:0])
-		n, err := out.Write(line)
-		if written += int64(n); err != nil {
-			return written, err
-		}
-	}
-	return written, out.Flush()
 }
 
 // CountWords counts the words of the files in dir, as Hadoop's wordcount does, for
 // comparison.
 func CountWords(dir string) (map[string]int64, error) {
 	counts := map[string]int64{}
-	paths, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err == nil && len(paths) == 0 {
-		err = os.ErrNotExist
-	}
-	if err != nil {
-		return nil, fmt.Errorf("hadoop: files in %s: %w", dir, err)
-	}
+	paths, _ := filepath.Glob(filepath.Join(dir, "*")) // the pattern is valid
 	for _, path := range paths {
-		f, err := os.Open(path)
+		text, err := os.ReadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("hadoop: %w", err)
 		}
-		words := bufio.NewScanner(f)
-		words.Split(bufio.ScanWords)
-		for words.Scan() {
-			counts[words.Text()]++
-		}
-		if err := errors.Join(words.Err(), f.Close()); err != nil {
-			return nil, fmt.Errorf("hadoop: %s: %w", path, err)
+		for word := range strings.FieldsSeq(string(text)) {
+			counts[word]++
 		}
 	}
 	return counts, nil

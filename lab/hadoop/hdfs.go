@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 )
 
@@ -21,40 +20,24 @@ func (c *Cluster) startHDFS(ctx context.Context) error {
 	if err := c.tool(ctx, "format", mainNameNode, "-format", "-nonInteractive"); err != nil {
 		return err
 	}
-	if err := c.startDaemon(nameNameNode, c.command(nameNameNode, heapHDFS, c.classPath(), mainNameNode)); err != nil {
+	if err := c.startDaemon("namenode", c.command("namenode", heapNode, c.classPath(), mainNameNode)); err != nil {
 		return err
 	}
 	for _, n := range c.config.Nodes {
-		name := dataNode + n.Name
-		argv := c.command(name, heapHDFS, c.classPath(c.path(n.Name, "hdfs")), mainDataNode)
-		if n.Wrap != nil {
-			argv = n.Wrap(argv)
-		}
-		if err := c.startDaemon(name, argv); err != nil {
+		name := "datanode-" + n.Name
+		argv := c.command(name, heapNode, c.classPath(c.path(n.Name, "hdfs")), mainDataNode)
+		if err := c.startDaemon(name, n.wrap(argv)); err != nil {
 			return err
 		}
 	}
+	type state struct {
+		Live int `json:"NumLiveDataNodes"`
+	}
+	page := "http://" + c.addresses.server(portNameNodeWeb) + "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
 	return c.await(ctx, "not all DataNodes are live", func() bool {
-		live, err := c.liveDataNodes(ctx)
-		return err == nil && live == len(c.config.Nodes)
+		all, err := getFrom[[]state](ctx, page, "beans")
+		return err == nil && len(all) > 0 && all[0].Live == len(c.config.Nodes)
 	})
-}
-
-// liveDataNodes returns how many live DataNodes the NameNode reports.
-func (c *Cluster) liveDataNodes(ctx context.Context) (int, error) {
-	var answer struct {
-		Beans []struct {
-			Live int `json:"NumLiveDataNodes"`
-		} `json:"beans"`
-	}
-	resource := "http://" + c.addresses.server(portNameNodeWeb) + "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
-	if err := request(ctx, http.MethodGet, resource, "", &answer); err != nil {
-		return 0, err
-	}
-	if len(answer.Beans) == 0 {
-		return 0, fmt.Errorf("%w: the NameNode's state", errNotFound)
-	}
-	return answer.Beans[0].Live, nil
 }
 
 // writeHDFS writes hdfs-site.xml: one for all, and one per DataNode before it.

@@ -7,15 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"headroom/lab/cluster"
-
 	"headroom/scheduler/jhist"
 )
 
@@ -88,7 +89,7 @@ func (c *Cluster) Submit(ctx context.Context, job Job) (*RunningJob, error) {
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		argv = append(argv, "-D"+name+"="+set[name])
 	}
-	client, err := c.group.Start(c.numbered("job"), c.environment(), append(argv, job.Args...)...)
+	client, err := c.group.Start(fmt.Sprintf("job-%d", c.jobs.Add(1)), c.environment(), append(argv, job.Args...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -126,13 +127,11 @@ func (j *RunningJob) accepted(ctx context.Context, tag string) error {
 	err := j.cluster.await(ctx, "YARN does not know the job yet", func() bool {
 		gone := j.client.Ended() // before the question: a job may be that quick
 		app, err := j.cluster.tagged(ctx, tag)
-		if j.ID = app.ID; err == nil {
-			return true
-		}
-		if !passing(err) {
+		j.ID = app.ID
+		if errors.Is(err, os.ErrNotExist) { // other errors may pass: the ResourceManager is away or starts
 			gaveUp = gone
 		}
-		return gaveUp != nil
+		return err == nil || gaveUp != nil
 	})
 	return errors.Join(err, gaveUp)
 }
@@ -185,7 +184,7 @@ func (j *RunningJob) Kill(ctx context.Context) error { return j.cluster.KillAppl
 
 // KillApplication ends the application with this id, of any user.
 func (c *Cluster) KillApplication(ctx context.Context, id string) error {
-	return request(ctx, http.MethodPut, c.RM()+"/ws/v1/cluster/apps/"+id+"/state", `{"state":"KILLED"}`, nil)
+	return c.set(ctx, http.MethodPut, "/apps/"+id+"/state", `{"state":"KILLED"}`)
 }
 
 // Master is the node that the job's newest application master runs on.
@@ -225,40 +224,25 @@ type Progress struct {
 // Progress queries the job's application master. It fails before the master answers and
 // after the job's end.
 func (j *RunningJob) Progress(ctx context.Context) (Progress, error) {
-	var answer struct {
-		Job *Progress `json:"job"`
-	}
-	if err := request(ctx, http.MethodGet, j.master(), "", &answer); err != nil {
-		return Progress{}, err
-	}
-	if answer.Job == nil {
-		return Progress{}, fmt.Errorf("%w: progress of %s", errNotFound, j.ID)
-	}
-	return *answer.Job, nil
+	return getFrom[Progress](ctx, j.master(), "job")
 }
 
 // Began returns when the job's first task started, as reported by its application master.
 func (j *RunningJob) Began(ctx context.Context) (time.Time, error) {
-	var answer struct {
-		Tasks struct {
-			Task []struct {
-				StartMs int64 `json:"startTime"`
-			} `json:"task"`
-		} `json:"tasks"`
+	type task struct {
+		StartMs int64 `json:"startTime"`
 	}
-	if err := request(ctx, http.MethodGet, j.master()+"/tasks", "", &answer); err != nil {
-		return time.Time{}, err
-	}
-	var first int64
-	for _, t := range answer.Tasks.Task {
-		if t.StartMs > 0 && (first == 0 || t.StartMs < first) {
-			first = t.StartMs
+	tasks, err := getFrom[[]task](ctx, j.master()+"/tasks", "tasks", "task")
+	first := int64(math.MaxInt64)
+	for _, t := range tasks {
+		if t.StartMs > 0 {
+			first = min(first, t.StartMs)
 		}
 	}
-	if first == 0 {
-		return time.Time{}, fmt.Errorf("%w: a task of %s that has started", errNotFound, j.ID)
+	if err == nil && first == math.MaxInt64 {
+		err = fmt.Errorf("%w: a task of %s that has started", errNotFound, j.ID)
 	}
-	return time.UnixMilli(first), nil
+	return time.UnixMilli(first), err
 }
 
 // master is the address of the job's application master, through the ResourceManager.
@@ -275,4 +259,34 @@ func (j *RunningJob) AwaitMaps(ctx context.Context, done int) error {
 		app, err := j.cluster.application(ctx, j.ID)
 		return err == nil && app.over()
 	})
+}
+
+// history reads the history file of an application. The error is os.ErrNotExist when
+// there is none.
+func (c *Cluster) history(ctx context.Context, application string) (h *jhist.History, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("hadoop: history of %s: %w", application, err)
+		}
+	}()
+	file := filepath.Join("history", "new", "*", strings.Replace(application, "application", "job", 1)+"-*.jhist")
+	if c.config.HDFS {
+		copied := filepath.Join("history", "new", application)
+		if err := os.MkdirAll(c.path(copied), 0o755); err != nil {
+			return nil, err
+		}
+		if err := c.Get(ctx, "/"+file, c.path(copied)); err != nil && !strings.Contains(err.Error(), "No such file or directory") {
+			return nil, err
+		}
+	}
+	found, _ := filepath.Glob(c.path(file)) // the pattern is valid
+	if len(found) == 0 {
+		return nil, os.ErrNotExist
+	}
+	f, err := os.Open(slices.Max(found))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return jhist.Read(f)
 }

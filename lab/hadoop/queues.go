@@ -3,9 +3,8 @@ package hadoop
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"encoding/xml"
 	"fmt"
+	"html"
 	"math"
 	"net/http"
 	"strconv"
@@ -40,7 +39,7 @@ func allocations(queues []Queue) string {
 	text.WriteString("<?xml version=\"1.0\"?>\n<allocations>\n" +
 		"  <queueMaxAppsDefault>1000</queueMaxAppsDefault>\n  <queueMaxAMShareDefault>-1.0</queueMaxAMShareDefault>\n")
 	for _, q := range queues {
-		fmt.Fprintf(&text, "  <queue name=\"%s\">\n    <weight>%g</weight>\n", escape(q.Name), cmp.Or(q.Weight, 1))
+		fmt.Fprintf(&text, "  <queue name=\"%s\">\n    <weight>%g</weight>\n", html.EscapeString(q.Name), cmp.Or(q.Weight, 1))
 		if q.MaxMB > 0 || q.MaxVCores > 0 {
 			fmt.Fprintf(&text, "    <maxResources>%d mb, %d vcores</maxResources>\n", cmp.Or(q.MaxMB, unbounded), cmp.Or(q.MaxVCores, unbounded))
 		}
@@ -74,34 +73,20 @@ func capacities(queues []Queue) properties {
 // SetMaximum sets maximum-capacity of a queue, percent of the cluster, as an operator does while the
 // capacity scheduler runs. The ResourceManager's yarn.scheduler.configuration.store.class must allow it.
 func (c *Cluster) SetMaximum(ctx context.Context, queue, percent string) error {
-	change := map[string]any{"update-queue": []any{map[string]any{
-		"queue-name": "root." + queue, "params": map[string]any{"entry": []any{map[string]string{"key": "maximum-capacity", "value": percent}}},
-	}}}
-	body, err := json.Marshal(change)
-	if err != nil {
-		return fmt.Errorf("hadoop: maximum of %s: %w", queue, err)
-	}
-	return request(ctx, http.MethodPut, c.RM()+"/ws/v1/cluster/scheduler-conf", string(body), nil)
+	const change = `{"update-queue":[{"queue-name":"root.%s","params":{"entry":[{"key":"maximum-capacity","value":"%s"}]}}]}`
+	return c.set(ctx, http.MethodPut, "/scheduler-conf", fmt.Sprintf(change, queue, percent))
 }
 
 // Maximum is maximum-capacity of a queue as the capacity scheduler's configuration has it; "" for none.
 func (c *Cluster) Maximum(ctx context.Context, queue string) (string, error) {
-	var answer struct {
-		Property []struct{ Name, Value string }
-	}
-	err := c.get(ctx, "/scheduler-conf", &answer)
-	for _, p := range answer.Property {
+	type property struct{ Name, Value string }
+	all, err := get[[]property](ctx, c, "/scheduler-conf", "property")
+	for _, p := range all {
 		if p.Name == "yarn.scheduler.capacity.root."+queue+".maximum-capacity" {
 			return p.Value, err
 		}
 	}
 	return "", err
-}
-
-func escape(text string) string {
-	var out strings.Builder
-	_ = xml.EscapeText(&out, []byte(text)) // a Builder takes everything
-	return out.String()
 }
 
 // refreshMost bounds one admin call: many times what a JVM takes to start on a machine

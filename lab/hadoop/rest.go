@@ -1,62 +1,46 @@
 package hadoop
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"headroom/internal/pause"
+	"headroom/lab/cluster"
 )
 
-// restMost bounds one request, restBytes its answer.
-const (
-	restMost  = 5 * time.Second
-	restBytes = 32 << 20
-)
-
-// get reads one resource of the ResourceManager's REST interface, below /ws/v1/cluster.
-func (c *Cluster) get(ctx context.Context, resource string, into any) error {
-	return request(ctx, http.MethodGet, c.RM()+"/ws/v1/cluster"+resource, "", into)
+// get reads what stands below a path of fields in one resource of the ResourceManager's REST interface.
+func get[T any](ctx context.Context, c *Cluster, resource string, path ...string) (T, error) {
+	return getFrom[T](ctx, c.RM()+"/ws/v1/cluster"+resource, path...)
 }
 
-// request queries one of the daemons' web servers and reads its JSON; into may be nil.
-func request(ctx context.Context, method, resource, body string, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, restMost)
-	defer cancel()
-	ask, err := http.NewRequestWithContext(ctx, method, resource, strings.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("hadoop: %s %s: %w", method, resource, err)
+// getFrom does the same at any of the daemons' web servers.
+func getFrom[T any](ctx context.Context, resource string, path ...string) (v T, err error) {
+	var text json.RawMessage
+	err = cluster.Request(ctx, http.MethodGet, resource, "", &text)
+	for _, field := range path {
+		var fields map[string]json.RawMessage
+		if err == nil {
+			err = json.Unmarshal(text, &fields)
+		}
+		if text = fields[field]; err == nil && (text == nil || string(text) == "null") {
+			err = fmt.Errorf("%w: %s in %s", errNotFound, field, resource)
+		}
 	}
-	ask.Header.Set("Accept", "application/json")
-	if body != "" {
-		ask.Header.Set("Content-Type", "application/json")
+	if err == nil {
+		err = json.Unmarshal(text, &v)
 	}
-	response, err := http.DefaultClient.Do(ask)
-	if err != nil {
-		return fmt.Errorf("hadoop: %w", err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(response.Body, restBytes))
-	switch {
-	case err != nil:
-		return fmt.Errorf("hadoop: %s %s: %w", method, resource, err)
-	case response.StatusCode == http.StatusNotFound:
-		return fmt.Errorf("%w: %s", errNotFound, resource)
-	case response.StatusCode/100 != 2:
-		return fmt.Errorf("hadoop: %s %s: %s", method, resource, response.Status)
-	case into == nil:
-		return nil
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("hadoop: %s %s: %w", method, resource, err)
-	}
-	return nil
+	return v, err
+}
+
+// set changes a resource of the ResourceManager.
+func (c *Cluster) set(ctx context.Context, method, resource, body string) error {
+	return cluster.Request(ctx, method, c.RM()+"/ws/v1/cluster"+resource, body, nil)
 }
 
 // NodeState is the ResourceManager's state of a node.
@@ -81,17 +65,9 @@ func (n *NodeState) offers(vcores, mb int) bool {
 
 // States returns the ResourceManager's nodes by name.
 func (c *Cluster) States(ctx context.Context) ([]NodeState, error) {
-	var answer struct {
-		Nodes struct {
-			Node []NodeState `json:"node"`
-		} `json:"nodes"`
-	}
-	if err := c.get(ctx, "/nodes", &answer); err != nil {
-		return nil, err
-	}
-	nodes := answer.Nodes.Node
+	nodes, err := get[[]NodeState](ctx, c, "/nodes", "nodes", "node")
 	slices.SortFunc(nodes, func(a, b NodeState) int { return strings.Compare(a.Name, b.Name) })
-	return nodes, nil
+	return nodes, err
 }
 
 // AwaitNodes waits until the named nodes are RUNNING. It fails when a daemon of the
@@ -99,13 +75,9 @@ func (c *Cluster) States(ctx context.Context) ([]NodeState, error) {
 func (c *Cluster) AwaitNodes(ctx context.Context, names ...string) error {
 	return c.await(ctx, fmt.Sprintf("nodes %v are not all RUNNING", names), func() bool {
 		nodes, err := c.States(ctx)
-		missing := slices.Clone(names)
-		for _, n := range nodes {
-			if n.State == "RUNNING" {
-				missing = slices.DeleteFunc(missing, func(name string) bool { return name == n.Name })
-			}
-		}
-		return err == nil && len(missing) == 0
+		return err == nil && !slices.ContainsFunc(names, func(name string) bool {
+			return !slices.ContainsFunc(nodes, func(n NodeState) bool { return n.Name == name && n.State == "RUNNING" })
+		})
 	})
 }
 
@@ -115,21 +87,18 @@ func (c *Cluster) Offer(ctx context.Context, vcores, mb int) error {
 	body := fmt.Sprintf(`{"resource":{"memory":%d,"vCores":%d},"overCommitTimeout":-1}`, mb, vcores)
 	var failed error
 	err := c.await(ctx, fmt.Sprintf("the nodes do not offer %d vcores and %d MiB each", vcores, mb), func() bool {
-		nodes, err := c.States(ctx)
-		failed = err
-		asked := false
+		var nodes []NodeState
+		nodes, failed = c.States(ctx)
+		done := failed == nil
 		for _, n := range nodes {
 			if !n.offers(vcores, mb) {
-				asked = true
-				failed = errors.Join(failed, request(ctx, http.MethodPost, c.RM()+"/ws/v1/cluster/nodes/"+n.ID+"/resource", body, nil))
+				done = false
+				failed = errors.Join(failed, c.set(ctx, http.MethodPost, "/nodes/"+n.ID+"/resource", body))
 			}
 		}
-		return err == nil && !asked
+		return done
 	})
-	if err != nil {
-		err = errors.Join(err, failed)
-	}
-	return err
+	return errors.Join(err, failed)
 }
 
 // await looks until done is true. The error starts with not, which names what is missing.
@@ -162,27 +131,16 @@ func (a application) over() bool {
 }
 
 func (c *Cluster) application(ctx context.Context, id string) (application, error) {
-	var answer struct {
-		App application `json:"app"`
-	}
-	err := c.get(ctx, "/apps/"+id, &answer)
-	return answer.App, err
+	return get[application](ctx, c, "/apps/"+id, "app")
 }
 
 // tagged is the application that carries a tag.
 func (c *Cluster) tagged(ctx context.Context, tag string) (application, error) {
-	var answer struct {
-		Apps *struct {
-			App []application `json:"app"`
-		} `json:"apps"`
+	apps, err := get[[]application](ctx, c, "/apps?applicationTags="+tag, "apps", "app")
+	if err == nil && len(apps) == 0 {
+		err = errNotFound
 	}
-	if err := c.get(ctx, "/apps?applicationTags="+tag, &answer); err != nil {
-		return application{}, err
-	}
-	if answer.Apps == nil || len(answer.Apps.App) == 0 {
-		return application{}, fmt.Errorf("%w: application with the tag %s", errNotFound, tag)
-	}
-	return answer.Apps.App[0], nil
+	return append(apps, application{})[0], err
 }
 
 // attempt is the ResourceManager's state of one life of an application's master.
@@ -193,74 +151,52 @@ type attempt struct {
 }
 
 // attempt is the newest of an application's attempts that has a container.
-func (c *Cluster) attempt(ctx context.Context, application string) (attempt, error) {
-	var answer struct {
-		Attempts struct {
-			Attempt []attempt `json:"appAttempt"`
-		} `json:"appAttempts"`
-	}
-	if err := c.get(ctx, "/apps/"+application+"/appattempts", &answer); err != nil {
-		return attempt{}, err
-	}
-	var newest attempt
-	for _, a := range answer.Attempts.Attempt {
+func (c *Cluster) attempt(ctx context.Context, application string) (newest attempt, err error) {
+	all, err := get[[]attempt](ctx, c, "/apps/"+application+"/appattempts", "appAttempts", "appAttempt")
+	for _, a := range all {
 		if a.ID > newest.ID && a.Container != "" {
 			newest = a
 		}
 	}
-	if newest.ID == 0 {
-		return attempt{}, fmt.Errorf("%w: application %s has no master yet", errNotFound, application)
+	if err == nil && newest.ID == 0 {
+		err = fmt.Errorf("%w: application %s has no master yet", errNotFound, application)
 	}
-	return newest, nil
+	return newest, err
 }
 
-// QueueUse is what a queue uses now.
+// QueueUse is what a queue uses now, and the bound that is in force.
 type QueueUse struct {
 	// Name is the queue's full name, such as root.q1.
-	Name string `json:"queueName"`
-	// Used is in use now.
-	Used Resources `json:"usedResources"`
-	// Max is the bound that is in force.
-	Max Resources `json:"maxResources"`
+	Name      string
+	Used, Max Resources
 }
 
-// Resources are an amount of memory and of virtual cores.
+// Resources are an amount of memory in MiB, as YARN counts, and of virtual cores.
 type Resources struct {
-	// MemoryMB is in MiB, as YARN counts.
 	MemoryMB int64 `json:"memory"`
-	// VCores counts virtual cores.
-	VCores int64 `json:"vCores"`
+	VCores   int64 `json:"vCores"`
 }
 
 // QueueUses are the queues below root, by name, as the scheduler sees them now.
-func (c *Cluster) QueueUses(ctx context.Context) ([]QueueUse, error) {
-	var answer struct {
-		Scheduler struct {
-			Info struct {
-				Root struct {
-					Children struct {
-						Queue []QueueUse `json:"queue"`
-					} `json:"childQueues"`
-				} `json:"rootQueue"`
-				// Queues are those of the capacity scheduler.
-				Queues struct {
-					Queue []struct {
-						Path string    `json:"queuePath"`
-						Used Resources `json:"resourcesUsed"`
-						Max  Resources `json:"maxEffectiveCapacity"`
-					} `json:"queue"`
-				} `json:"queues"`
-			} `json:"schedulerInfo"`
-		} `json:"scheduler"`
+func (c *Cluster) QueueUses(ctx context.Context) (queues []QueueUse, err error) {
+	type queue struct { // of the fair scheduler, and of the capacity scheduler
+		Name    string    `json:"queueName"`
+		Used    Resources `json:"usedResources"`
+		Max     Resources `json:"maxResources"`
+		Path    string    `json:"queuePath"`
+		InUse   Resources `json:"resourcesUsed"`
+		Highest Resources `json:"maxEffectiveCapacity"`
 	}
-	err := c.get(ctx, "/scheduler", &answer)
-	queues := answer.Scheduler.Info.Root.Children.Queue
-	for _, q := range answer.Scheduler.Info.Queues.Queue {
-		queues = append(queues, QueueUse{q.Path, q.Used, q.Max})
+	all, err := get[[]queue](ctx, c, "/scheduler", "scheduler", "schedulerInfo", "rootQueue", "childQueues", "queue")
+	if errors.Is(err, errNotFound) {
+		all, err = get[[]queue](ctx, c, "/scheduler", "scheduler", "schedulerInfo", "queues", "queue")
 	}
-	slices.SortFunc(queues, func(a, b QueueUse) int { return strings.Compare(a.Name, b.Name) })
+	for _, q := range all {
+		if q.Path != "" {
+			q.Name, q.Used, q.Max = q.Path, q.InUse, q.Highest
+		}
+		queues = append(queues, QueueUse{q.Name, q.Used, q.Max})
+	}
+	slices.SortFunc(queues, func(a, b QueueUse) int { return cmp.Compare(a.Name, b.Name) })
 	return queues, err
 }
-
-// passing reports whether an error may pass: the ResourceManager is away or starts.
-func passing(err error) bool { return err != nil && !errors.Is(err, errNotFound) }

@@ -4,6 +4,9 @@ package hadoop
 
 import (
 	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"headroom/internal/testkit"
@@ -20,5 +23,23 @@ func TestNodeOffers(t *testing.T) {
 	full := NodeState{UsedMB: 256, UsedVCores: 1}
 	if !full.offers(1, 256) {
 		t.Errorf("%+v", full)
+	}
+}
+
+// What stands below a path of fields is read; a field that is missing or null is not found.
+func TestGetFrom(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"apps":{"app":[{"id":"a1"}]},"none":null}`))
+	}))
+	t.Cleanup(s.Close)
+	apps, err := getFrom[[]application](t.Context(), s.URL, "apps", "app")
+	if err != nil || len(apps) != 1 || apps[0].ID != "a1" {
+		t.Errorf("%+v, %v", apps, err)
+	}
+	for _, path := range [][]string{{"apps", "job"}, {"none", "app"}} {
+		if _, err := getFrom[[]application](t.Context(), s.URL, path...); !errors.Is(err, errNotFound) {
+			t.Errorf("%v: %v", path, err)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package hadoop
 import (
 	"errors"
 	"fmt"
+	"html"
 	"maps"
 	"os"
 	"path/filepath"
@@ -18,7 +19,8 @@ type properties map[string]string
 
 // with is p with more, which wins.
 func (p properties) with(more properties) properties {
-	all := maps.Clone(p)
+	all := properties{}
+	maps.Copy(all, p)
 	maps.Copy(all, more)
 	return all
 }
@@ -28,7 +30,7 @@ func (p properties) xml() []byte {
 	var text strings.Builder
 	text.WriteString("<?xml version=\"1.0\"?>\n<configuration>\n")
 	for _, name := range slices.Sorted(maps.Keys(p)) {
-		fmt.Fprintf(&text, "  <property><name>%s</name><value>%s</value></property>\n", escape(name), escape(p[name]))
+		fmt.Fprintf(&text, "  <property><name>%s</name><value>%s</value></property>\n", html.EscapeString(name), html.EscapeString(p[name]))
 	}
 	text.WriteString("</configuration>\n")
 	return []byte(text.String())
@@ -53,7 +55,7 @@ func (c *Cluster) writeSite() error {
 	errs := []error{
 		c.write([]byte(hosts), "hosts"),
 		c.write([]byte(logging), "conf", "log4j.properties"),
-		c.write(c.core().xml(), "conf", "core-site.xml"),
+		c.write(properties{"fs.defaultFS": c.fileSystem(), "hadoop.tmp.dir": c.path("tmp"), "io.file.buffer.size": "65536"}.xml(), "conf", "core-site.xml"),
 		c.write(c.yarn().xml(), "conf", "yarn-site.xml"),
 		c.write(c.mapReduce().xml(), "conf", "mapred-site.xml"),
 		c.write(capacities(c.config.Queues).xml(), "conf", "capacity-scheduler.xml"),
@@ -80,20 +82,15 @@ func (c *Cluster) write(content []byte, parts ...string) error {
 	return nil
 }
 
-func (c *Cluster) core() properties {
-	return properties{
-		"fs.defaultFS":        c.fileSystem(),
-		"hadoop.tmp.dir":      c.path("tmp"),
-		"io.file.buffer.size": "65536",
-	}
-}
-
 // yarn is yarn-site.xml but for what is a node's own. Where a value differs from
 // Hadoop's it is for speed on a small machine, but for the recovery: a ResourceManager
 // that is started again goes on with the jobs that it had.
 func (c *Cluster) yarn() properties {
-	mb, cores := c.largest()
-	beat := strconv.FormatInt(heartbeat.Milliseconds(), 10)
+	mb, cores := 0, 0 // the most that any node offers
+	for _, n := range c.config.Nodes {
+		mb, cores = max(mb, n.MemoryMB), max(cores, n.VCores)
+	}
+	const beat = "200" // ms: how often nodes report and the scheduler looks
 	p := properties{
 		"yarn.resourcemanager.hostname":                                                 serverHost,
 		"yarn.resourcemanager.scheduler.address":                                        c.addresses.on(serverHost, portScheduler),
@@ -132,14 +129,6 @@ func (c *Cluster) yarn() properties {
 		"yarn.application.classpath":                                                    c.classPath(),
 	}
 	return p.with(c.config.Properties)
-}
-
-// largest is the most that any node offers.
-func (c *Cluster) largest() (mb, cores int) {
-	for _, n := range c.config.Nodes {
-		mb, cores = max(mb, n.MemoryMB), max(cores, n.VCores)
-	}
-	return mb, cores
 }
 
 // yarnOn is what yarn-site.xml of a node has beside yarn.
@@ -192,10 +181,9 @@ func (c *Cluster) mapReduce() properties {
 	}
 }
 
-// classPath is what daemons, clients and containers share. The jars stand first, as in the
-// archive of classes; a node's own folders come before what holds for all.
+// classPath is what daemons, clients and containers share. The jars stand first, as in the archive of classes; a node's own folders come before what holds for all.
 func (c *Cluster) classPath(own ...string) string {
-	return strings.Join(slices.Concat([]string{c.config.Jars.classPath()}, c.config.Plugins, own, []string{c.path("conf")}), ":")
+	return strings.Join(slices.Concat([]string{c.config.Jars.classPath}, c.config.Plugins, own, []string{c.path("conf")}), ":")
 }
 
 // jvm are the options of every JVM: host names from the cluster's file, and a start that
@@ -203,6 +191,6 @@ func (c *Cluster) classPath(own ...string) string {
 func (c *Cluster) jvm() []string {
 	return []string{
 		c.classes, "-Djdk.net.hosts.file=" + c.path("hosts"), "-Djava.net.preferIPv4Stack=true",
-		"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto",
+		"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
 	}
 }

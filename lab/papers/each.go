@@ -1,37 +1,28 @@
 package papers
 
 import (
+	"cmp"
 	"runtime"
-	"slices"
 	"sync"
 )
 
 // Each tries 0 to n-1 on all cores and returns the error of the first that failed; said
 // is called after each with the number done.
 func Each(n int, try func(i int) error, said func(done int)) error {
-	failed, next, ended := make([]error, n), make(chan int), make(chan struct{})
+	failed, ended, cores := make([]error, n), make(chan struct{}), make(chan struct{}, runtime.GOMAXPROCS(0))
 	var workers sync.WaitGroup
-	for range min(n, runtime.GOMAXPROCS(0)) {
+	for i := range n {
 		workers.Go(func() {
-			for i := range next {
-				failed[i] = try(i)
-				ended <- struct{}{}
-			}
+			cores <- struct{}{}
+			failed[i] = try(i)
+			<-cores
+			ended <- struct{}{}
 		})
 	}
-	workers.Go(func() {
-		defer close(next)
-		for i := range n {
-			next <- i
-		}
-	})
 	for i := range n {
 		<-ended
 		said(i + 1)
 	}
 	workers.Wait()
-	if i := slices.IndexFunc(failed, func(err error) bool { return err != nil }); i >= 0 {
-		return failed[i]
-	}
-	return nil
+	return cmp.Or(failed...)
 }

@@ -3,7 +3,6 @@
 //
 // The one idea: a paper's number is a target with an id, judged by the rules of package report. A
 // study drives the decisions of production code on the lab's physics, and makes no decisions itself.
-// The tests of each study repeat it with deliberate mistakes, which show which targets detect them.
 //
 // Guarantees: the same seed gives the same bytes. Exit code 0 means that no target is short, 8 that
 // some are.
@@ -31,7 +30,7 @@ const (
 type Options struct {
 	Seed  uint64
 	Seeds int
-	// Out is the folder for tables and plots; none when empty.
+	// Out is the folder for tables and a plot; none when empty.
 	Out    string
 	Traces Traces
 	// Progress receives a line now and then.
@@ -72,10 +71,9 @@ value, the value measured here, and a verdict:
   short    not even the ordering holds
   not_run  not measured by this command
 
-The exit code is 8 if any target is short. The ORACLE column shows the result if every variant had
-perfect information; it is not judged. The same seeds give the same bytes.
+The exit code is 8 if any target is short. The same seeds give the same bytes.
 
---out writes targets.csv, targets.md and targets.svg, and the tables that the page of the paper shows.`,
+--out writes targets.md, targets.svg and the tables that the page of the paper shows.`,
 		Example: "  powerlab paper cab\n  powerlab paper cab --seeds 5 --out cab-out\n  powerlab paper pigeon --traces traces -o json",
 	}
 	cmd.AddCommand(studies...)
@@ -90,7 +88,10 @@ func (s Study) Command() *cobra.Command {
 		Example: "  powerlab paper " + s.Paper + "\n  powerlab paper " + s.Paper + " --seeds 5 -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Progress = cmd.ErrOrStderr()
-			if err := s.check(o); err != nil {
+			if o.Seeds < 1 || o.Seeds > seedsMost {
+				return cli.Usage("--seeds %d: must be from 1 to %d", o.Seeds, seedsMost)
+			}
+			if err := s.checkTraces(o); err != nil {
 				return err
 			}
 			return s.run(cmd, o)
@@ -99,18 +100,10 @@ func (s Study) Command() *cobra.Command {
 	f := cmd.Flags()
 	f.Uint64Var(&o.Seed, "seed", judgedSeed, "seed of the first run; the others follow it. Settings were chosen on seeds below the default")
 	f.IntVar(&o.Seeds, "seeds", o.Seeds, "number of seeds")
-	f.StringVar(&o.Out, "out", "", "folder for tables and plots")
+	f.StringVar(&o.Out, "out", "", "folder for tables and a plot")
 	f.StringVar(&o.Traces.Dir, "traces", "", "folder of published traces")
 	o.output.Flags(cmd)
 	return cmd
-}
-
-// check refuses values that make no sense.
-func (s Study) check(o *Options) error {
-	if o.Seeds < 1 || o.Seeds > seedsMost {
-		return cli.Usage("--seeds %d: must be from 1 to %d", o.Seeds, seedsMost)
-	}
-	return s.checkTraces(o)
 }
 
 // run measures, keeps the files of --out, and prints the report.
@@ -120,11 +113,7 @@ func (s Study) run(cmd *cobra.Command, o *Options) error {
 		return err
 	}
 	r := report.Report{Paper: s.Paper, Seed: o.Seed, Targets: append(result.Targets, s.Left...)}
-	files := r.Files()
-	for name, rows := range result.Tables {
-		files[name] = func(w io.Writer) error { return report.Markdown(w, rows) }
-	}
-	if err := files.Keep(o.Out); err != nil {
+	if err := r.Keep(o.Out, result.Tables); err != nil {
 		return err
 	}
 	if err := r.Print(cmd.OutOrStdout(), &o.output); err != nil {

@@ -3,7 +3,6 @@ package record
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -28,7 +27,7 @@ const (
 type options struct {
 	addr     string
 	files    secure.Files
-	out, csv string
+	out      string
 	length   time.Duration
 	interval time.Duration
 }
@@ -43,9 +42,8 @@ func NewCommand() *cobra.Command {
 budget, the containers of each job, map tasks done or dropped, and each job's predicted end with and
 without a cap. It changes nothing in the cluster. It stops after --for, or with Ctrl-C.
 
-The plot is replaced atomically at each sample and the CSV grows by whole lines, so both can be opened
-at any time. The CSV has one row per domain, node and job of each sample; unknown values are empty.`,
-		Example: "  powerlab record --addr 127.0.0.1:7400 --out run.svg --csv run.csv --for 60s",
+The plot is replaced atomically at each sample, so it can be opened at any time.`,
+		Example: "  powerlab record --addr 127.0.0.1:7400 --out run.svg --for 60s",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w, err := o.open()
@@ -61,7 +59,6 @@ at any time. The CSV has one row per domain, node and job of each sample; unknow
 	f.StringVar(&o.files.Cert, "cert", os.Getenv("HEADROOM_CERT"), "client certificate file (HEADROOM_CERT)")
 	f.StringVar(&o.files.Key, "key", os.Getenv("HEADROOM_KEY"), "client key file (HEADROOM_KEY)")
 	f.StringVar(&o.out, "out", "run.svg", "SVG file of the plot")
-	f.StringVar(&o.csv, "csv", "", "CSV file of the samples (default: none)")
 	f.DurationVar(&o.length, "for", 60*time.Second, "duration; 0: until Ctrl-C")
 	f.DurationVar(&o.interval, "interval", time.Second, "time between samples")
 	return cmd
@@ -98,31 +95,25 @@ type looker interface {
 
 // run looks and draws until its time is over. The first look must succeed; a later
 // one that does not is a gap, logged once.
-func (o *options) run(ctx context.Context, w looker, stderr io.Writer) (err error) {
+func (o *options) run(ctx context.Context, w looker, stderr io.Writer) error {
 	began := time.Now()
 	first, err := w.look(ctx)
 	if err != nil {
 		return rpc.AsCLI(err, "record", o.addr)
 	}
-	var rows *os.File
-	if o.csv != "" {
-		if rows, err = os.Create(o.csv); err != nil {
-			return fmt.Errorf("record: %w", err)
-		}
-		defer func() { err = errors.Join(err, rows.Close()) }()
-	}
-	looks, gap := []look(nil), false
+	var looks []look
 	keep := func(l look) error {
 		looks = append(looks, l)
 		picture, err := draw(looks)
 		if err != nil {
 			return fmt.Errorf("record: %w", err)
 		}
-		return errors.Join(add(rows, rowsOfLook(l)), durable.Replace(durable.OS{}, o.out, picture, 0o644))
+		return durable.Replace(durable.OS{}, o.out, picture, 0o644)
 	}
-	if err := errors.Join(add(rows, [][]string{columns()}), keep(first)); err != nil {
+	if err := keep(first); err != nil {
 		return err
 	}
+	gap := false
 	tick := time.NewTicker(o.interval)
 	defer tick.Stop()
 	for o.length == 0 || time.Since(began) < o.length {

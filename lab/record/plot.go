@@ -2,80 +2,80 @@ package record
 
 import (
 	"bytes"
-	"image/color"
+	"cmp"
+	"errors"
 	"math"
 	"slices"
 
 	"gonum.org/v1/plot/plotter"
 
+	headroomv1 "headroom/api/headroom/v1"
 	"headroom/lab/chart"
 	"headroom/units"
 )
 
-// maxPoints bounds the looks of a picture; more are indistinguishable.
-const maxPoints = 800
+const (
+	// maxPoints bounds the looks of a picture; more are indistinguishable.
+	maxPoints = 800
+	// maxNames bounds the names beside a strip.
+	maxNames = 9
+)
 
-// maxNames bounds the names beside a panel.
-const maxNames = 9
+// strip is one diagram of what was seen.
+type strip struct {
+	*chart.Plot
 
-// line is one line of a panel.
-type line struct {
-	name   string
-	colour color.Color
-	dashes []float64
-	values []float64 // a NaN is a gap
+	looks []look
 }
 
-// panel is one diagram.
-type panel struct {
-	title, unit string
-	lines       []line
-	steps       bool    // a value stands until the next
-	atMost      float64 // the scale reaches at least so far
+// newStrip is a strip whose scale reaches at least to most.
+func newStrip(looks []look, title, unit string, most float64) *strip {
+	s := &strip{chart.New(title, "time (s)", unit), looks}
+	s.X.Min, s.X.Max, s.Y.Min, s.Y.Max = 0, 1, 0, most
+	if n := len(looks); n > 0 {
+		s.X.Max = max(1, looks[n-1].at.Seconds())
+	}
+	return s
+}
+
+// line adds a value of each look, nil where it is unknown: a gap.
+func (s *strip) line(style chart.Series, of func(look) *float64) error {
+	for _, l := range s.looks {
+		y := of(l)
+		if y == nil {
+			y = new(math.NaN())
+		}
+		style.Points = append(style.Points, plotter.XY{X: l.at.Seconds(), Y: *y})
+	}
+	return s.Line(style)
 }
 
 // draw is the picture of all looks so far.
 func draw(looks []look) ([]byte, error) {
 	looks = thinned(looks)
-	var strips []*chart.Plot
-	for _, p := range append([]panel{powerPanel(looks)}, jobPanels(looks)...) {
-		strip, err := p.draw(looks)
-		if err != nil {
-			return nil, err
+	power := newStrip(looks, "power of the cluster", "power (W)", 1)
+	err := errors.Join(
+		power.line(chart.Series{Name: "budget", Colour: chart.Black, Steps: true}, site((*headroomv1.Domain).GetBudgetUw)),
+		power.line(chart.Series{Name: "reserved", Colour: chart.Orange, Steps: true}, site((*headroomv1.Domain).GetReservedUw)),
+		power.line(chart.Series{Name: "caps", Colour: chart.Green, Dashes: []float64{2, 4}, Steps: true}, sum(func(n *headroomv1.Node) *int64 { return n.TargetUw })),
+		power.line(chart.Series{Name: "nodes draw", Colour: chart.Blue, Steps: true}, sum(func(n *headroomv1.Node) *int64 { return n.PowerUw })),
+	)
+	containers := newStrip(looks, "containers that each job holds", "containers", 1)
+	progress := newStrip(looks, "map tasks done or dropped", "progress (%)", 100)
+	ends := newStrip(looks, "predicted end after its start; dashed: without a cap", "predicted end (s)", 1)
+	for i, id := range idsOf(looks) {
+		style := chart.Series{Name: short(id), Colour: chart.LineColours()[i%len(chart.LineColours())]}
+		if i >= maxNames {
+			style.Name = ""
 		}
-		strips = append(strips, strip)
+		stepped, dashed := style, style
+		stepped.Steps, dashed.Name, dashed.Dashes = true, "", []float64{3, 4}
+		err = errors.Join(err, containers.line(stepped, job(id, holds)), progress.line(style, job(id, done)),
+			ends.line(style, job(id, func(j *headroomv1.Job) *float64 { return j.GetOutlook().FinishS })), ends.line(dashed, job(id, uncapped)))
 	}
 	var b bytes.Buffer
-	err := chart.SaveStrips(strips, &b)
+	err = errors.Join(err, chart.SaveStrips([]*chart.Plot{power.Plot, containers.Plot, progress.Plot, ends.Plot}, &b))
 	return b.Bytes(), err
-}
-
-func (c panel) draw(looks []look) (*chart.Plot, error) {
-	p := chart.New(c.title, "time (s)", c.unit)
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 1, 0, max(1, c.atMost)
-	if n := len(looks); n > 0 {
-		p.X.Max = max(1, looks[n-1].at.Seconds())
-	}
-	named := 0
-	for _, l := range c.lines {
-		s := chart.Series{Colour: l.colour, Dashes: l.dashes, Steps: c.steps}
-		if named < maxNames {
-			s.Name = short(l.name)
-		}
-		for i, v := range l.values {
-			s.Points = append(s.Points, plotter.XY{X: looks[i].at.Seconds(), Y: v})
-		}
-		if err := p.Line(s); err != nil {
-			return nil, err
-		}
-		if l.name == "" {
-			continue
-		}
-		if named++; named == maxNames+1 {
-			p.Name("and more")
-		}
-	}
-	return p, nil
 }
 
 // thinned are at most maxPoints looks, the first and the last among them.
@@ -90,103 +90,82 @@ func thinned(looks []look) []look {
 	return out
 }
 
-// powerPanel is what the whole cluster may draw and draws, and what its nodes hold.
-func powerPanel(looks []look) panel {
-	of := func(f func(domainLook) *units.Power) []float64 {
-		return each(looks, func(l look) *float64 {
-			for _, d := range l.domains {
-				if p := f(d); d.root && p != nil {
-					return new(p.Watts())
-				}
-			}
+// site is a value in watts of the domain that has no parent.
+func site(of func(*headroomv1.Domain) int64) func(look) *float64 {
+	return func(l look) *float64 {
+		i := slices.IndexFunc(l.domains, func(d *headroomv1.Domain) bool { return d.GetParent() == "" })
+		if i < 0 {
 			return nil
-		})
+		}
+		return new(units.Power(of(l.domains[i])).Watts())
 	}
-	sum := func(f func(nodeLook) *units.Power) []float64 {
-		return each(looks, func(l look) *float64 {
-			sum := 0.0
-			for _, n := range l.nodes {
-				p := f(n)
-				if p == nil {
-					return nil
-				}
-				sum += p.Watts()
-			}
-			if len(l.nodes) == 0 {
+}
+
+// sum is a value in watts of all nodes together, unknown where that of one is.
+func sum(of func(*headroomv1.Node) *int64) func(look) *float64 {
+	return func(l look) *float64 {
+		sum := units.Power(0)
+		for _, n := range l.nodes {
+			p := of(n)
+			if p == nil {
 				return nil
 			}
-			return &sum
-		})
-	}
-	return panel{title: "power of the cluster", unit: "power (W)", steps: true, lines: []line{
-		{"budget", chart.Black, nil, of(func(d domainLook) *units.Power { return &d.budget })},
-		{"reserved", chart.Orange, nil, of(func(d domainLook) *units.Power { return &d.reserved })},
-		{"caps", chart.Green, []float64{2, 4}, sum(func(n nodeLook) *units.Power { return &n.cap })},
-		{"nodes draw", chart.Blue, nil, sum(func(n nodeLook) *units.Power { return n.power })},
-	}}
-}
-
-// jobPanels are the containers, the progress and the ends of each job, beside when it would end without a cap.
-func jobPanels(looks []look) []panel {
-	containers := ofJobs(looks, func(j jobLook) *float64 {
-		if j.containers == nil {
+			sum += units.Power(*p)
+		}
+		if len(l.nodes) == 0 {
 			return nil
 		}
-		return new(float64(*j.containers))
-	})
-	progress := ofJobs(looks, func(j jobLook) *float64 {
-		if x := j.progress(); x != nil {
-			return new(100 * *x)
-		}
-		return nil
-	})
-	ends := ofJobs(looks, func(j jobLook) *float64 { return j.finish })
-	for _, l := range ofJobs(looks, func(j jobLook) *float64 { return j.uncapped }) {
-		l.name, l.dashes = "", []float64{3, 4}
-		ends = append(ends, l)
-	}
-	return []panel{
-		{title: "containers that each job holds", unit: "containers", steps: true, lines: containers},
-		{title: "map tasks done or dropped", unit: "progress (%)", lines: progress, atMost: 100},
-		{title: "predicted end after its start; dashed: without a cap", unit: "predicted end (s)", lines: ends},
+		return new(sum.Watts())
 	}
 }
 
-// ofJobs is a line for each job, in the order in which they were first seen.
-func ofJobs(looks []look, f func(jobLook) *float64) []line {
-	var ids []string
+// idsOf are the jobs, in the order in which they were first seen.
+func idsOf(looks []look) (ids []string) {
 	for _, l := range looks {
 		for _, j := range l.jobs {
-			if !slices.Contains(ids, j.id) {
-				ids = append(ids, j.id)
+			if !slices.Contains(ids, j.GetId()) {
+				ids = append(ids, j.GetId())
 			}
 		}
 	}
-	var out []line
-	for i, id := range ids {
-		out = append(out, line{id, chart.LineColours()[i%len(chart.LineColours())], nil, each(looks, func(l look) *float64 {
-			for _, j := range l.jobs {
-				if j.id == id {
-					return f(j)
-				}
-			}
-			return nil
-		})})
-	}
-	return out
+	return ids
 }
 
-// each is a value for each look, NaN where it is unknown.
-func each(looks []look, f func(look) *float64) []float64 {
-	out := make([]float64, 0, len(looks))
-	for _, l := range looks {
-		x := f(l)
-		if x == nil || math.IsInf(*x, 0) {
-			x = new(math.NaN())
+// job is a value of a job.
+func job(id string, of func(*headroomv1.Job) *float64) func(look) *float64 {
+	return func(l look) *float64 {
+		i := slices.IndexFunc(l.jobs, func(j *headroomv1.Job) bool { return j.GetId() == id })
+		if i < 0 {
+			return nil
 		}
-		out = append(out, *x)
+		return of(l.jobs[i])
 	}
-	return out
+}
+
+// holds are the containers of a job.
+func holds(j *headroomv1.Job) *float64 {
+	p := j.GetProgress()
+	if p == nil {
+		return nil
+	}
+	return new(float64(cmp.Or(p.GetContainers(), p.GetRunning())))
+}
+
+// done is how many percent of its tasks are done or will never run.
+func done(j *headroomv1.Job) *float64 {
+	p := j.GetProgress()
+	if p.GetTasks() == 0 {
+		return nil
+	}
+	return new(100 * float64(p.GetDone()+p.GetDropped()) / float64(p.GetTasks()))
+}
+
+// uncapped is when a job would end without a cap.
+func uncapped(j *headroomv1.Job) *float64 {
+	if o := j.GetOutlook(); o != nil {
+		return cmp.Or(j.UncappedS, o.UncappedS)
+	}
+	return j.UncappedS
 }
 
 // short is a name as long as the margin holds: the end of a job's id identifies more than its beginning.

@@ -1,17 +1,14 @@
-// Claims: picture and rows are whole at every moment and hold what was seen; what
-// was not known is a gap and empty, never 0; a leader that is away for a while is a
-// gap and no end; an end by Ctrl-C leaves both files whole; names cannot break the
-// picture.
+// Claims: the picture is whole at every moment and holds what was seen; what was not
+// known is a gap, never 0; a leader that is away for a while is a gap and no end; an end
+// by Ctrl-C leaves the picture whole; names cannot break it.
 package record
 
 import (
 	"bytes"
 	"context"
-	"encoding/csv"
 	"encoding/xml"
 	"errors"
 	"io"
-	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -51,15 +48,17 @@ func (s *script) look(context.Context) (look, error) {
 	return *l, nil
 }
 
-func seen(budget units.Power, measured *units.Power, jobs ...jobLook) *look {
+func seen(budget units.Power, measured *int64, jobs ...*headroomv1.Job) *look {
 	return &look{
-		domains: []domainLook{{"site/lab", true, budget, budget - 20*units.Watt, measured}, {"rack/r1", false, 9000 * units.Watt, 0, nil}},
-		nodes:   []nodeLook{{"n01", 200 * units.Watt, measured, measured, 3}}, jobs: jobs,
+		domains: []*headroomv1.Domain{{Name: "rack/r1", Parent: "site/lab", BudgetUw: 9e9}, {Name: "site/lab", BudgetUw: int64(budget), ReservedUw: int64(budget - 20*units.Watt)}},
+		nodes:   []*headroomv1.Node{{Name: "n01", TargetUw: new(int64(200_000_000)), PowerUw: measured}}, jobs: jobs,
 	}
 }
 
-func job(id string, done, containers int, finish *float64) jobLook {
-	return jobLook{id: id, state: "running", tasks: 40, done: done, containers: &containers, finish: finish, uncapped: new(100.0)}
+func running(id string, done, containers uint32, finish *float64) *headroomv1.Job {
+	return &headroomv1.Job{
+		Id: id, UncappedS: new(100.0), Outlook: &headroomv1.JobOutlook{FinishS: finish}, Progress: &headroomv1.JobProgress{Tasks: 40, Done: done, Containers: containers},
+	}
 }
 
 // wellFormed parses a picture and answers its text.
@@ -84,20 +83,14 @@ func wellFormed(t *testing.T, svg []byte) (text string) {
 	return text
 }
 
-func rowsOf(t *testing.T, path string) [][]string {
-	t.Helper()
-	data := testkit.Need(os.ReadFile(path))(t)
-	return testkit.Need(csv.NewReader(bytes.NewReader(data)).ReadAll())(t)
-}
-
-func TestFilesAreWholeAtEveryMoment(t *testing.T) {
+func TestPictureIsWholeAtEveryMoment(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		o := options{out: filepath.Join(dir, "run.svg"), csv: filepath.Join(dir, "run.csv"), length: 5 * time.Second, interval: time.Second}
+		o := options{out: filepath.Join(dir, "run.svg"), length: 5 * time.Second, interval: time.Second}
 		w := &script{looks: []*look{
-			seen(600*units.Watt, nil, job("job_1", 0, 4, nil)), seen(600*units.Watt, new(550*units.Watt), job("job_1", 10, 4, new(110.0))), nil,
-			seen(400*units.Watt, new(390*units.Watt), job("job_1", 20, 6, new(130.0)), job("<job&2>", 1, 2, nil)),
+			seen(600*units.Watt, nil, running("job_1", 0, 4, nil)), seen(600*units.Watt, new(int64(550e6)), running("job_1", 10, 4, new(110.0))), nil,
+			seen(400*units.Watt, new(int64(390e6)), running("job_1", 20, 6, new(130.0)), running("<job&2>", 1, 2, nil)),
 		}}
 		pictures := 0
 		w.seen = func(n int) {
@@ -107,13 +100,6 @@ func TestFilesAreWholeAtEveryMoment(t *testing.T) {
 			svg := testkit.Need(os.ReadFile(o.out))(t)
 			wellFormed(t, svg)
 			pictures++
-			times := map[string]bool{}
-			for _, r := range rowsOf(t, o.csv)[1:] {
-				times[r[0]] = true
-			}
-			if want := map[int]int{2: 1, 3: 2, 4: 2, 5: 3}[n]; want > 0 && len(times) != want {
-				t.Errorf("before look %d the rows are of %d looks", n, len(times))
-			}
 		}
 		var stderr bytes.Buffer
 		testkit.Check(t, o.run(t.Context(), w, &stderr))
@@ -125,18 +111,6 @@ func TestFilesAreWholeAtEveryMoment(t *testing.T) {
 		for _, want := range []string{"budget", "reserved", "nodes draw", "job_1", "<job&2>", "power (W)", "containers", "predicted end"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("the picture does not say %q", want)
-			}
-		}
-		rows := rowsOf(t, o.csv)
-		if !slices.Equal(rows[0], columns()) {
-			t.Errorf("head %q", rows[0])
-		}
-		for _, want := range []string{
-			"0.000,domain,site/lab,600.000,580.000,,,,,,,,,,,,", "0.000,node,n01,,,200.000,,,3,,,,,,,,", "1.000,domain,site/lab,600.000,580.000,,,550.000,,,,,,,,,",
-			"0.000,job,job_1,,,,,,4,,40,0,0,,,,100.000", "3.000,job,job_1,,,,,,6,,40,20,0,,,130.000,100.000",
-		} {
-			if !slices.ContainsFunc(rows, func(r []string) bool { return strings.Join(r, ",") == want }) {
-				t.Errorf("no row %s in\n%v", want, rows)
 			}
 		}
 		left, err := filepath.Glob(filepath.Join(dir, ".*"))
@@ -152,7 +126,7 @@ func TestInterruptedRunIsWhole(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		o := options{out: filepath.Join(dir, "run.svg"), csv: filepath.Join(dir, "run.csv"), interval: time.Second}
+		o := options{out: filepath.Join(dir, "run.svg"), interval: time.Second}
 		w := &script{looks: []*look{seen(600*units.Watt, nil)}, seen: func(n int) {
 			if n == 4 {
 				cancel()
@@ -161,23 +135,21 @@ func TestInterruptedRunIsWhole(t *testing.T) {
 		testkit.Check(t, o.run(ctx, w, io.Discard))
 		svg := testkit.Need(os.ReadFile(o.out))(t)
 		wellFormed(t, svg)
-		if rows := rowsOf(t, o.csv); len(rows) != 1+3*3 {
-			t.Errorf("%d rows", len(rows))
-		}
 	})
 }
 
 // A value that is unknown draws nothing, and a run that has not begun is a picture too.
 func TestUnknownDrawsNothing(t *testing.T) {
 	t.Parallel()
-	values := each([]look{{at: 0}, {at: 1}, {at: 2}}, func(l look) *float64 {
-		if l.at == 1 {
-			return nil
+	s := newStrip([]look{*seen(1, nil), {}, *seen(1, new(int64(5e6)))}, "x", "y", 1)
+	var got []float64
+	for _, l := range s.looks {
+		if x := sum(func(n *headroomv1.Node) *int64 { return n.PowerUw })(l); x != nil {
+			got = append(got, *x)
 		}
-		return new(float64(l.at))
-	})
-	if values[0] != 0 || !math.IsNaN(values[1]) || values[2] != 2 {
-		t.Errorf("values %v", values)
+	}
+	if !slices.Equal(got, []float64{5}) {
+		t.Errorf("values %v", got)
 	}
 	empty := testkit.Need(draw(nil))(t)
 	if text := wellFormed(t, empty); !strings.Contains(text, "time (s)") || !strings.Contains(text, "budget") {
@@ -256,13 +228,10 @@ func TestLooksThroughTheAPI(t *testing.T) {
 		t.Fatalf("seen %+v", l)
 	}
 	j := l.jobs[0]
-	if *j.containers != 6 || *j.given != 7 || *j.finish != 120 || *j.uncapped != 100 || *j.progress() != 0.25 || j.share != nil {
+	if *holds(j) != 6 || *j.GetOutlook().FinishS != 120 || *uncapped(j) != 100 || *done(j) != 25 {
 		t.Errorf("job %+v", j)
 	}
-	if n := l.nodes[0]; n.containers != 5 || *n.held != 190*units.Watt || n.power != nil || n.cap != 200*units.Watt {
-		t.Errorf("node %+v", n)
-	}
-	if d := l.domains[0]; !d.root || d.budget != 600*units.Watt || d.measured != nil {
-		t.Errorf("domain %+v", d)
+	if got := *site((*headroomv1.Domain).GetBudgetUw)(l); got != 600 {
+		t.Errorf("budget %v", got)
 	}
 }

@@ -2,7 +2,7 @@ package report
 
 import (
 	"bytes"
-	"fmt"
+	"cmp"
 	"io"
 	"maps"
 	"os"
@@ -15,44 +15,37 @@ import (
 	"headroom/internal/cli"
 )
 
-// Files are tables and plots, by file name.
-type Files map[string]func(io.Writer) error
-
-// Keep writes all of them into the folder of --out; nothing if none is named.
-func (f Files) Keep(out string) error {
+// Keep writes the targets as a table and as a plot, and more tables by file name, into the folder of --out, each whole
+// or not at all; nothing if none is named.
+func (r *Report) Keep(out string, tables map[string][][]string) error {
 	if out == "" {
 		return nil
 	}
-	if err := f.Write(out); err != nil {
+	var plot bytes.Buffer
+	if err := r.draw(&plot); err != nil {
+		return err
+	}
+	files := map[string][]byte{"targets.svg": plot.Bytes(), "targets.md": []byte(markdown(r.table()))}
+	for name, rows := range tables {
+		files[name] = []byte(markdown(rows))
+	}
+	err := os.MkdirAll(out, 0o755)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		err = cmp.Or(err, renameio.WriteFile(filepath.Join(out, name), files[name], 0o644, renameio.WithTempDir(out)))
+	}
+	if err != nil {
 		return cli.Failed("use another folder with --out", "--out: %w", err)
 	}
 	return nil
 }
 
-// Write writes all of them into a folder, which it makes.
-func (f Files) Write(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(f)) {
-		if err := writeFile(filepath.Join(dir, name), f[name]); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return nil
-}
-
-// writeFile replaces a file whole, or leaves it as it was and fails.
-func writeFile(path string, make func(io.Writer) error) error {
-	var b bytes.Buffer
-	if err := make(&b); err != nil {
-		return err
-	}
-	return renameio.WriteFile(path, b.Bytes(), 0o644, renameio.WithTempDir(filepath.Dir(path)))
-}
-
 // Markdown writes rows as a table of a page of docs, the first of them its head.
 func Markdown(w io.Writer, rows [][]string) error {
+	_, err := io.WriteString(w, markdown(rows))
+	return err
+}
+
+func markdown(rows [][]string) string {
 	var b strings.Builder
 	for i, row := range rows {
 		b.WriteString("|")
@@ -64,6 +57,5 @@ func Markdown(w io.Writer, rows [][]string) error {
 			b.WriteString("|" + strings.Repeat(" --- |", len(row)) + "\n")
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }

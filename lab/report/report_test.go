@@ -5,10 +5,7 @@ package report
 import (
 	"bytes"
 	"errors"
-	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -32,9 +29,9 @@ func TestJSON(t *testing.T) {
 	var out bytes.Buffer
 	testkit.Check(t, cab().Print(&out, &cli.Output{Format: "json"}))
 	want := `{"paper":"cab","seed":7,"targets":[` +
-		`{"id":"D1/95","what":"runtime","unit":"%","paper":1.72,"got":1.7,"low":1.6,"high":1.8,"oracle":null,"met":true,"verdict":"met","note":"n"},` +
-		`{"id":"D6","what":"order","unit":"","paper":null,"got":null,"low":null,"high":null,"oracle":null,"met":false,"verdict":"short","note":"notmeasured"},` +
-		`{"id":"D9","what":"estimates","unit":"","paper":null,"got":null,"low":null,"high":null,"oracle":null,"met":null,"verdict":"not_run","note":"runit"}]}`
+		`{"id":"D1/95","what":"runtime","unit":"%","paper":1.72,"got":1.7,"low":1.6,"high":1.8,"met":true,"verdict":"met","note":"n"},` +
+		`{"id":"D6","what":"order","unit":"","paper":null,"got":null,"low":null,"high":null,"met":false,"verdict":"short","note":"notmeasured"},` +
+		`{"id":"D9","what":"estimates","unit":"","paper":null,"got":null,"low":null,"high":null,"met":null,"verdict":"not_run","note":"runit"}]}`
 	if got := strings.Join(strings.Fields(out.String()), ""); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
@@ -45,9 +42,9 @@ func TestTable(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	testkit.Check(t, cab().Print(&out, &cli.Output{NoHeaders: true}))
-	want := "D1/95  runtime    1.72 %  1.70 %  1.60 to 1.80  -  met      n\n" +
-		"D6     order      -       -       -             -  short    not measured\n" +
-		"D9     estimates  -       -       -             -  not_run  run it\n"
+	want := "D1/95  runtime    1.72 %  1.70 %  1.60 to 1.80  met      n\n" +
+		"D6     order      -       -       -             short    not measured\n" +
+		"D9     estimates  -       -       -             not_run  run it\n"
 	if out.String() != want {
 		t.Errorf("%q", out.String())
 	}
@@ -118,24 +115,5 @@ func TestFrom(t *testing.T) {
 	}
 	if x := From(1, Around(1, 1), Judge("D1", "w", "", Stat{}, true, "n")); x.Verdict != Short || x.Note != "not measured" {
 		t.Errorf("%+v", x)
-	}
-}
-
-// A file that cannot be written to its end leaves what stood there before, and nothing half-written.
-func TestFilesAreWholeOrNot(t *testing.T) {
-	t.Parallel()
-	dir, broken := t.TempDir(), errors.New("no space left")
-	files := Files{"runs.csv": func(w io.Writer) error { _, err := io.WriteString(w, "first\n"); return err }}
-	testkit.Check(t, files.Write(dir))
-	files["runs.csv"] = func(w io.Writer) error {
-		_, err := io.WriteString(w, "sec")
-		return errors.Join(err, broken)
-	}
-	if err := files.Write(dir); !errors.Is(err, broken) || !strings.Contains(err.Error(), "runs.csv") {
-		t.Errorf("%v", err)
-	}
-	entries := testkit.Need(os.ReadDir(dir))(t)
-	if data := testkit.Need(os.ReadFile(filepath.Join(dir, "runs.csv")))(t); string(data) != "first\n" || len(entries) != 1 {
-		t.Errorf("%q, %d files", data, len(entries))
 	}
 }

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -12,22 +11,22 @@ import (
 // Target is one number of a paper and the value measured here.
 type Target struct {
 	// ID is the target's, with what it is for behind a slash: "D1/95".
-	ID   string
-	What string
-	// Unit of Paper, Got, Low, High and Oracle; empty for plain ratios.
-	Unit string
+	ID   string `json:"id"`
+	What string `json:"what"`
+	// Unit of Paper, Got, Low and High; empty for plain ratios.
+	Unit string `json:"unit"`
 	// Paper is the paper's own number; absent if the paper gives an ordering only.
-	Paper *float64
+	Paper *float64 `json:"paper"`
 	// Got is the value measured here, Low and High its bounds.
-	Got  *float64
-	Low  *float64
-	High *float64
-	// Oracle is the result with perfect information. It is shown and never judged; nil if no such
-	// run was made.
-	Oracle  *float64
-	Verdict Verdict
+	Got  *float64 `json:"got"`
+	Low  *float64 `json:"low"`
+	High *float64 `json:"high"`
+	// Met is filled in when the report is printed: the paper's number or at least its ordering was
+	// reproduced; nil if the experiment was not made.
+	Met     *bool   `json:"met"`
+	Verdict Verdict `json:"verdict"`
 	// Note describes how the target was judged, and if it is short, by how much and why.
-	Note string
+	Note string `json:"note"`
 }
 
 // Verdict is the result of comparing a target with the paper.
@@ -50,32 +49,6 @@ const (
 func (v Verdict) Worse(o Verdict) bool {
 	order := []Verdict{Met, Order, Short, NotRun, Few}
 	return slices.Index(order, v) > slices.Index(order, o)
-}
-
-// met reports whether the paper's number or at least its ordering was reproduced; nil if the
-// experiment was not made.
-func (t *Target) met() *bool {
-	if t.Verdict == NotRun {
-		return nil
-	}
-	return new(t.Verdict == Met || t.Verdict == Order)
-}
-
-// MarshalJSON writes the target's documented form.
-func (t *Target) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		ID      string   `json:"id"`
-		What    string   `json:"what"`
-		Unit    string   `json:"unit"`
-		Paper   *float64 `json:"paper"`
-		Got     *float64 `json:"got"`
-		Low     *float64 `json:"low"`
-		High    *float64 `json:"high"`
-		Oracle  *float64 `json:"oracle"`
-		Met     *bool    `json:"met"`
-		Verdict Verdict  `json:"verdict"`
-		Note    string   `json:"note"`
-	}{t.ID, t.What, t.Unit, t.Paper, t.Got, t.Low, t.High, t.Oracle, t.met(), t.Verdict, t.Note})
 }
 
 // Judge is a target of a stat: met if the required ordering or sign holds, short if it does not or
@@ -106,21 +79,13 @@ func From(number float64, tolerance Range, t Target) Target {
 		return t
 	}
 	rule := "tolerance " + tolerance.words()
-	if by := tolerance.miss(*t.Got); by != "" {
-		rule += ", missed by " + strings.TrimSpace(by+" "+t.Unit)
+	if by := -tolerance.Room(*t.Got); by > 0 {
+		rule += ", missed by " + strings.TrimSpace(fmt.Sprintf("%.2f %s", by, t.Unit))
 		if t.Verdict == Met {
 			t.Verdict = Order
 		}
 	}
 	t.Note = strings.TrimPrefix(t.Note+"; "+rule, "; ")
-	return t
-}
-
-// WithOracle adds the result with perfect information.
-func WithOracle(got Stat, t Target) Target {
-	if got.Known {
-		t.Oracle = &got.Mean
-	}
 	return t
 }
 
@@ -151,25 +116,14 @@ func (r Range) Has(low, high float64) bool { return r.Low <= low && high <= r.Hi
 // Room is the distance from x to the nearer end, negative outside.
 func (r Range) Room(x float64) float64 { return min(x-r.Low, r.High-x) }
 
-// miss is by how much x lies outside, empty inside; x is a number.
-func (r Range) miss(x float64) string {
-	by := max(r.Low-x, x-r.High)
-	if by <= 0 {
-		return ""
-	}
-	return strconv.FormatFloat(by, 'f', 2, 64)
-}
-
 func (r Range) words() string {
-	high := strconv.FormatFloat(r.High, 'f', 2, 64)
-	if math.IsInf(r.Low, -1) {
-		return "up to " + high
+	switch {
+	case math.IsInf(r.Low, -1):
+		return fmt.Sprintf("up to %.2f", r.High)
+	case math.IsInf(r.High, 1):
+		return fmt.Sprintf("%.2f or more", r.Low)
 	}
-	low := strconv.FormatFloat(r.Low, 'f', 2, 64)
-	if math.IsInf(r.High, 1) {
-		return low + " or more"
-	}
-	return low + " to " + high
+	return fmt.Sprintf("%.2f to %.2f", r.Low, r.High)
 }
 
 // number is a value with its unit, empty when unknown.

@@ -9,10 +9,8 @@ import (
 	"headroom/units"
 )
 
-// account is promise P4 written a second time: what one node must be charged at
-// the least, worked out from the entries alone. It counts what the node could hold:
-// whatever it was last proved to hold, and every target that was committed and
-// may still reach it.
+// account is promise P4 written a second time: what one node must be charged at the least, worked out from the entries alone. It counts what
+// the node could hold: whatever it was last proved to hold, and every target that was committed and may still reach it.
 type account struct {
 	rated, floor, declared, stored units.Power
 	own                            ledger.Settings
@@ -32,8 +30,7 @@ type aimed struct {
 	cap, failSafe units.Power
 }
 
-// unknownAccount is the account of a node in a recovered state: nothing is known
-// of what it holds, or where, or whether it is off.
+// unknownAccount is the account of a node in a recovered state: nothing is known of what it holds, or where, or whether it is off.
 func unknownAccount(n ledger.Node) *account {
 	a := &account{
 		rated: n.Rated, floor: n.Floor, declared: n.FailSafe, stored: n.Stored, own: n.Settings, holds: n.Rated,
@@ -69,8 +66,7 @@ func (a *account) charge() units.Power {
 	return most
 }
 
-// aim notes a target that was committed under a new sequence number: its leases
-// bring a cap, at times a sprint's, and a fail-safe cap to store.
+// aim notes a committed target: what its leases bring, at times a sprint's cap, and a fail-safe cap to store.
 func (a *account) aim(n ledger.Node) {
 	if n.Seq <= a.seq {
 		return
@@ -90,14 +86,10 @@ func (j *judge) account(c ledger.Command, b before) {
 			j.seen(x)
 		}
 		for _, x := range c.Tick.Acks {
-			if a := j.accounts[x.Node]; a != nil {
-				a.acked(x)
-			}
+			j.accounts[x.Node].acked(x)
 		}
 		for _, x := range c.Tick.Lapsed {
-			if a := j.accounts[x.Node]; a != nil {
-				a.lapsed(x, j.state.Nodes[x.Node])
-			}
+			j.accounts[x.Node].lapsed(x, j.state.Nodes[x.Node])
 		}
 	}
 	j.operated(c, b)
@@ -157,11 +149,10 @@ func (j *judge) seen(x ledger.Sighting) {
 	}
 }
 
-// acked is a read-back. It counts when it is of the process last seen, no older
-// than one that counted, and names a target that was given to this process.
+// acked is a read-back. It counts when it is of the newest process, in order, and names a target that was given to this process.
 func (a *account) acked(x ledger.Ack) {
 	switch {
-	case a.process != x.Process || x.Number < a.heard || !a.controlled || a.released || a.off:
+	case a == nil || a.process != x.Process || x.Number < a.heard || !a.controlled || a.released || a.off:
 		return
 	case x.Seq < a.proof:
 		a.doubt, a.stored = max(a.doubt, x.Effective), max(a.stored, x.Stored)
@@ -176,7 +167,7 @@ func (a *account) acked(x ledger.Ack) {
 
 // lapsed is a lost node whose lease must be over, where its domain counts that.
 func (a *account) lapsed(x ledger.Lapse, n ledger.Node) {
-	if !a.controlled || a.released || a.off || !a.admitted || a.unproven || a.seq != x.Seq {
+	if a == nil || !a.controlled || a.released || a.off || !a.admitted || a.unproven || a.seq != x.Seq {
 		return
 	}
 	a.seq++
@@ -206,7 +197,13 @@ func (j *judge) operated(c ledger.Command, b before) {
 			a.from, a.fromSeq = old.Domain, a.seq+1
 		}
 	case c.Remove != nil:
-		j.removed(c.Remove, b)
+		gone := j.w.nodeNamed(c.Remove.Node)
+		k := j.of(gone)
+		k.removed, k.pid = j.w.now, gone.pid
+		delete(j.accounts, c.Remove.Node)
+		if c.Remove.PoweredOff {
+			j.truth(c.Remove.Node)
+		}
 	case c.Reincarnate != nil:
 		for name, n := range j.state.Nodes {
 			j.accounts[name] = unknownAccount(n)
@@ -214,51 +211,18 @@ func (j *judge) operated(c ledger.Command, b before) {
 	}
 }
 
-// removed is a node that operators have taken out: unless it is off, what it was
-// charged is drawn forever, as far as the log shows.
-func (j *judge) removed(x *ledger.RemoveNode, b before) {
-	n := b.nodes[x.Node]
-	delete(j.accounts, x.Node)
-	gone := j.w.nodeNamed(x.Node)
-	k := &j.nodes[j.index(gone)]
-	k.removed, k.pid = j.w.now, gone.pid
-	switch {
-	case x.PoweredOff:
-		j.truth(x.Node)
-	case n.Charge() > 0:
-		j.inherited(x.Node, n, b)
+// inherited judges that the domains which a removed node was charged in, and all above, keep its charge as unmanaged watts.
+func (j *judge) inherited(c ledger.Command, b before) {
+	if c.Remove == nil || c.Remove.PoweredOff {
+		return
 	}
-}
-
-// inherited judges that the domains which a removed node was charged in, and all
-// above them, keep its charge as unmanaged watts, of their own or from below.
-func (j *judge) inherited(node string, n ledger.Node, b before) {
-	for _, name := range append(above(b.domains, n.Domain), above(b.domains, n.From)...) {
-		was, now := unmanaged(b.domains, name), unmanaged(j.state.Domains, name)
-		if now < was+n.Charge() {
-			j.broken("P4", "%s was removed at %v, but the unmanaged watts of %s rose only from %v to %v", node, n.Charge(), name, was, now)
+	n := b.nodes[c.Remove.Node]
+	for at, now := range j.tree {
+		if was := b.tree[at]; (j.lies(j.placeOf(n.Domain), at) || j.lies(j.placeOf(n.From), at)) && now.unmanaged < was.unmanaged+n.Charge() {
+			j.broken("P4", "%s was removed at %v, but the unmanaged watts of %s rose only from %v to %v",
+				n.Name, n.Charge(), now.name, was.unmanaged, now.unmanaged)
 		}
 	}
-}
-
-// above are the names of a domain and of all above it.
-func above(domains map[string]ledger.Domain, name string) []string {
-	var names []string
-	for d, ok := domains[name]; ok; d, ok = domains[d.Parent] {
-		names = append(names, d.Name)
-	}
-	return names
-}
-
-// unmanaged is what no powerd controls in a domain and below it.
-func unmanaged(domains map[string]ledger.Domain, name string) units.Power {
-	sum := units.Power(0)
-	for _, d := range domains {
-		if slices.Contains(above(domains, d.Name), name) {
-			sum += d.Unmanaged
-		}
-	}
-	return sum
 }
 
 // truth judges the word that a node is off.

@@ -4,12 +4,10 @@ import (
 	"time"
 
 	"headroom/ledger"
-	"headroom/ledger/leader"
 	"headroom/units"
 )
 
-// Contrived faults: chains of faults of which each is usual, and that chance alone
-// would bring together too rarely to show that a rule for them is broken.
+// Chains of faults of which each is usual, and that chance alone would bring together too rarely.
 
 // later plans a step of a chain; none comes after faults have ended.
 func (w *world) later(d time.Duration, do func()) {
@@ -27,9 +25,8 @@ func (w *world) cutOff(n *node, d time.Duration) {
 	})
 }
 
-// strand starts a node that comes to the cluster late, and loses the quorum while the
-// node cannot reach the servers. What the operators have put aside is older than the
-// node: the log that begins again has no record that a lease is held.
+// strand starts a node that comes to the cluster late, and loses the quorum while the node cannot reach the servers. What the operators have
+// put aside is older than the node: the log that begins again has no record that a lease is held.
 func (w *world) strand(r random) {
 	n := w.nodes[len(w.nodes)-1]
 	joined, wrong := r.between(5*time.Second, 9*time.Second), r.upTo(time.Minute)
@@ -56,10 +53,7 @@ func (w *world) strand(r random) {
 func (w *world) putAside() (saved, bool) {
 	for _, s := range w.servers {
 		if s.up && !s.paused && s.applied == len(w.judge.log)-1 && len(s.state.Domains) > 0 {
-			data := w.judge.snapshot(s.state)
-			x := saved{group: w.group, data: data, pots: w.judge.sprints.depths()}
-			w.saves = append(w.saves, x)
-			return x, true
+			return w.save(s), true
 		}
 	}
 	return saved{}, false
@@ -68,15 +62,13 @@ func (w *world) putAside() (saved, bool) {
 // orderLease is an operator who changes how long leases run.
 func (w *world) orderLease(r random) {
 	length := r.between(ledger.LeaseLeast, 14*time.Second)
-	w.ask(&order{what: "lease", make: func(_ leader.View, c *ledger.Command) error {
+	w.ask(&order{what: "lease", set: func(c *ledger.Command) {
 		w.longest = max(w.longest, length) // it may be committed from now on
 		c.SetLease = &ledger.SetLease{Length: length}
-		return nil
 	}})
 }
 
-// liftUnseen is an operator who lifts a generation that is not the one in force: one
-// of before, or a number mistyped.
+// liftUnseen is an operator who lifts a generation that is not the one in force: one of before, or a number mistyped.
 func (w *world) liftUnseen(r random) {
 	seen, off := w.seen().Brake, uint64(1+r.IntN(3))
 	if !seen.Active() {
@@ -90,10 +82,8 @@ func (w *world) liftUnseen(r random) {
 	w.askLift(generation)
 }
 
-// flurry cuts a node off, raises it, and lowers what it may be given at most so often
-// that more targets may still reach the node than the log keeps one by one.
-func (w *world) flurry(r random) {
-	n := w.someNode(r)
+// flurry cuts a node off, raises it, and lowers it so often that more targets may still reach it than the log keeps one by one.
+func (w *world) flurry(r random, n *node) {
 	x := w.seen().Nodes[n.spec.Node]
 	room := min(n.spec.Rated, x.Most()) - x.Least()
 	if !n.up || n.paused || !x.Grantable() || room < 30*units.Watt {
@@ -130,11 +120,10 @@ func (w *world) whenRaised(node string, above units.Power, tries int, then func(
 	}
 }
 
-// oldLease loses the quorum while a lease is on its way to a node, and begins again from
-// what was put aside several targets before: what the node names then is above all that
-// the log has.
-func (w *world) oldLease(r random) {
-	n, wrong := w.someNode(r), r.upTo(time.Minute)
+// oldLease loses the quorum while a lease is on its way to a node, and begins again from what was put aside several targets before: what the
+// node names then is above all that the log has.
+func (w *world) oldLease(r random, n *node) {
+	wrong := r.upTo(time.Minute)
 	x := w.seen().Nodes[n.spec.Node]
 	from, ok := w.putAside()
 	if !ok || w.restoring || !n.up || n.paused || !x.Grantable() || w.now < w.chained {
@@ -161,11 +150,8 @@ func (w *world) oldLease(r random) {
 	})
 }
 
-// toggleControl is an operator who makes a powerd stop holding caps, or hold them again, and
-// starts it again. Once the log shows that no cap is held there, the limit is
-// removed.
-func (w *world) toggleControl(r random) {
-	n := w.someNode(r)
+// toggleControl is an operator who restarts a powerd that holds no caps, or holds them again. The limit goes once the log shows it.
+func (w *world) toggleControl(r random, n *node) {
 	for _, x := range w.nodes {
 		if !x.spec.Controlled && r.chance(0.6) {
 			n = x
@@ -174,7 +160,6 @@ func (w *world) toggleControl(r random) {
 	if !n.up || n.paused || w.on["lost-charge"] {
 		return
 	}
-	n.fallAsleep(false)
 	n.crash()
 	n.spec.Controlled = !n.spec.Controlled
 	w.hit("control_changed")
@@ -195,22 +180,17 @@ func (w *world) toggleControl(r random) {
 	w.revive(n, r, 100*time.Millisecond+r.about(time.Second))
 }
 
-// deafen lets a node's controls fail for a while: nothing that is written takes
-// effect, and nothing can be read back.
-func (w *world) deafen(r random) {
-	n := w.someNode(r)
+// deafen lets a node's controls fail for a while: nothing that is written takes effect, and nothing can be read back.
+func (w *world) deafen(r random, n *node) {
 	n.hw.deaf = w.now + r.between(time.Second, 9*time.Second)
 	w.tracef("%s: its controls fail for %v", n.name, n.hw.deaf-w.now)
 }
 
-// raisedRestart starts a powerd again while another program raises the node's limit, and the
-// machine is slow to obey: what the new process reads back is news that proves nothing.
-func (w *world) raisedRestart(r random) {
-	n := w.someNode(r)
-	if !n.up || n.paused || n.hw.off || n.hw.booting || !n.spec.Controlled || n.spec.Rated <= n.hw.held {
+// raisedRestart starts a powerd again while another program raises the limit: what the new process reads back proves nothing.
+func (w *world) raisedRestart(r random, n *node) {
+	if !n.up || n.paused || !n.capped() || n.spec.Rated <= n.hw.held {
 		return
 	}
-	n.fallAsleep(false)
 	n.crash()
 	w.hit("node_killed")
 	n.hw.stuck = w.now + r.between(2*time.Second, 6*time.Second)
@@ -218,12 +198,10 @@ func (w *world) raisedRestart(r random) {
 	w.revive(n, r, r.between(50*time.Millisecond, 500*time.Millisecond))
 }
 
-// echo keeps a heartbeat on its way, until after a newer one has reported that another program
-// raised the node's limit, and delivers it to a leader that has just begun.
-func (w *world) echo(r random) {
-	n := w.someNode(r)
+// echo delivers a heartbeat to a leader that has just begun, after a newer one has reported that the node's limit was raised.
+func (w *world) echo(r random, n *node) {
 	raised, gap := r.between(50*time.Millisecond, 400*time.Millisecond), r.between(1500*time.Millisecond, 3*time.Second)
-	if !n.up || n.paused || n.exchange.Beats() == 0 || n.hw.off || n.hw.booting || !n.spec.Controlled {
+	if !n.up || n.paused || n.exchange.Beats() == 0 || !n.capped() {
 		return
 	}
 	w.echoes = append(w.echoes, echoed{n, n.last, w.now + 12*time.Second})
@@ -260,9 +238,8 @@ func (l *leadership) echoesArrive() {
 	}
 }
 
-// sprintOf is an operator who requests a sprint of some nodes that just fits what is left
-// for it, of a small budget that fills slowly. An idle first node has no
-// use for it, all others have.
+// sprintOf is an operator who requests a sprint of some nodes that just fits what is left for it, of a small budget that fills slowly. An
+// idle first node has no use for it, all others have.
 func (w *world) sprintOf(count int, idle bool) {
 	d := w.seen().Domains["site/lab"]
 	if d.Sprint == nil {
@@ -282,24 +259,22 @@ func (w *world) sprintOf(count int, idle bool) {
 			}
 		}
 	}
-	if len(x.Caps) < count {
-		return
+	if len(x.Caps) == count {
+		w.askGrant(x)
 	}
-	w.askGrant(x)
 }
 
 // sprinting are the running nodes that are in a sprint.
 func (w *world) sprinting() (list []*node) {
-	for i, x := range w.judge.sprints.running {
-		if n := w.nodes[i]; x != nil && n.up && !n.paused {
+	for _, n := range w.nodes {
+		if w.judge.of(n).stint != nil && n.up && !n.paused {
 			list = append(list, n)
 		}
 	}
 	return list
 }
 
-// sprinterOff takes the power of a node that has reported what it drew of its sprint, while
-// another of the same sprint, of which the powerd was killed, has not.
+// sprinterOff takes the power of a node that has reported what its sprint drew, while another of the sprint, killed, has not.
 func (w *world) sprinterOff(r random) {
 	list := w.sprinting()
 	if len(list) < 2 {
@@ -307,7 +282,6 @@ func (w *world) sprinterOff(r random) {
 		return
 	}
 	n := list[0]
-	list[1].fallAsleep(false)
 	list[1].crash()
 	w.revive(list[1], r, 15*time.Second)
 	w.later(r.between(4500*time.Millisecond, 5500*time.Millisecond), func() {
@@ -319,9 +293,8 @@ func (w *world) sprinterOff(r random) {
 	})
 }
 
-// overdraw ends the powerd of a node in its sprint, which leaves the hardware at the
-// sprint's cap; where that becomes a debt the quorum is lost, and what the operators
-// have put aside records it.
+// overdraw ends the powerd of a node in its sprint, which leaves the hardware at the sprint's cap; where that becomes a debt the quorum is
+// lost, and what the operators have put aside records it.
 func (w *world) overdraw(r random) {
 	back, wrong := r.between(6*time.Second, 10*time.Second), r.upTo(time.Minute)
 	list := w.sprinting()
@@ -330,7 +303,6 @@ func (w *world) overdraw(r random) {
 		return
 	}
 	n := list[0]
-	n.fallAsleep(false)
 	n.crash()
 	w.revive(n, r, back)
 	w.later(back, func() { w.loseInDebt(wrong, 30) })
@@ -353,10 +325,8 @@ func (w *world) loseInDebt(wrong time.Duration, tries int) {
 	w.later(time.Second, func() { w.loseInDebt(wrong, tries-1) })
 }
 
-// killUnsynced lowers a node's fail-safe cap while its disk stands still, and kills its
-// powerd before the lower one can be on disk: the next one starts at the higher.
-func (w *world) killUnsynced(r random) {
-	n := w.someNode(r)
+// killUnsynced lowers a node's fail-safe cap and kills its powerd before the cap is on disk: the next one starts at the higher.
+func (w *world) killUnsynced(r random, n *node) {
 	x := w.seen().Nodes[n.spec.Node]
 	high := min(n.spec.Rated, x.Floor+60*units.Watt)
 	if !n.up || n.paused || !x.Grantable() || w.now < w.chained {

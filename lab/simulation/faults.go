@@ -10,8 +10,7 @@ import (
 	"headroom/units"
 )
 
-// mend ends all faults: what is down starts, what is stopped runs on. From here
-// on operators only clear up.
+// mend ends all faults: what is down starts, what is stopped runs on. From here on operators only clear up.
 func (w *world) mend() {
 	w.tracef("calm")
 	w.heal()
@@ -21,8 +20,7 @@ func (w *world) mend() {
 	for _, s := range w.servers {
 		s.frozen = 0
 		switch {
-		case w.restoring: // they start from the snapshot in a moment
-		case s.gone: // it is replaced in a moment
+		case w.restoring, s.gone: // it begins again in a moment
 		case !s.up:
 			s.boot()
 		case s.paused:
@@ -45,16 +43,13 @@ func (w *world) mend() {
 	w.liftWhile()
 }
 
-// releasePatience is how long a node waits for the answer to its request.
-const releasePatience = 5 * time.Second
-
 // killSomebody is kill -9 of a server or of a powerd, which is started again soon.
 func (w *world) killSomebody(r random) {
 	if r.chance(0.5) {
 		w.killServer(r)
 		return
 	}
-	n := w.someNode(r)
+	n := pick(r, w.nodes)
 	for _, braked := range w.nodes {
 		if r.chance(0.6) && braked.up && braked.disk.Brake > w.judge.state.Brake.Lifted {
 			n = braked // what it has stored must outlive it
@@ -64,13 +59,12 @@ func (w *world) killSomebody(r random) {
 		return
 	}
 	w.hit("node_killed")
-	n.fallAsleep(false)
 	n.crash()
 	w.revive(n, r, 20*time.Millisecond+r.about(2*time.Second))
 }
 
 func (w *world) killServer(r random) {
-	s := w.servers[r.IntN(len(w.servers))]
+	s := pick(r, w.servers)
 	for _, busy := range w.servers {
 		if r.chance(0.5) && busy.up && len(busy.log)-1 > busy.durable {
 			s = busy // in the middle of a write is the worst moment
@@ -84,22 +78,11 @@ func (w *world) killServer(r random) {
 	w.restart(s, 100*time.Millisecond+r.about(2*time.Second))
 }
 
-// restart starts a server's process after d.
-func (w *world) restart(s *server, d time.Duration) {
-	life := s.life
-	w.add(d, func() {
-		if !s.up && s.life == life {
-			s.boot()
-		}
-	})
-}
+// restart starts a dead server's process after d.
+func (w *world) restart(s *server, d time.Duration) { w.unchanged(&s.process, d, s.boot) }
 
-func (w *world) someNode(r random) *node { return w.nodes[r.IntN(len(w.nodes))] }
-
-// revive starts a node's powerd after d, perhaps with another configuration or
-// without its state directory.
+// revive starts a node's dead powerd after d, perhaps with another configuration or without its state directory.
 func (w *world) revive(n *node, r random, d time.Duration) {
-	life := n.life
 	other, lost, blind := r.chance(0.2), r.chance(0.3), r.IntN(3)
 	if other && w.on["reconfigure"] {
 		w.hit("configuration_changed")
@@ -110,29 +93,34 @@ func (w *world) revive(n *node, r random, d time.Duration) {
 		}
 	}
 	if lost && w.on["state-lost"] {
-		w.hit("state_lost")
-		n.disk = lease.Memory{}
-		w.judge.forgets(n)
+		n.loseState()
 	}
 	n.blind = blind
-	w.add(d, func() {
-		if !n.up && n.life == life && !n.hw.off {
+	w.unchanged(&n.process, d, func() {
+		if !n.hw.off {
 			n.boot()
 		}
 	})
 }
 
+// loseState empties the state directory of a node's powerd.
+func (n *node) loseState() {
+	n.w.hit("state_lost")
+	n.disk = lease.Memory{}
+	k := n.w.judge.of(n)
+	k.stored, k.forgot = 0, true
+}
+
 // pauseSomebody stops a server or a powerd for a while (SIGSTOP).
 func (w *world) pauseSomebody(r random) {
-	if n := w.someNode(r); r.chance(0.5) {
+	if n := pick(r, w.nodes); r.chance(0.5) {
 		if n.up && !n.paused {
 			w.hit("node_paused")
-			w.pause(&n.process)
-			w.wakeAfter(n, r.between(100*time.Millisecond, 14*time.Second), "is stopped")
+			w.halt(&n.process, r.between(100*time.Millisecond, 14*time.Second), "is stopped", n.wake)
 		}
 		return
 	}
-	s := w.servers[r.IntN(len(w.servers))]
+	s := pick(r, w.servers)
 	for _, leads := range w.servers {
 		if leads.lead != nil && r.chance(0.5) {
 			s = leads
@@ -142,35 +130,25 @@ func (w *world) pauseSomebody(r random) {
 		return
 	}
 	w.hit("server_paused")
-	w.pause(&s.process)
-	life := s.life
-	d := r.between(100*time.Millisecond, 12*time.Second)
-	w.tracef("%s stands still for %v", s.name, d)
-	w.add(d, func() {
-		if s.paused && s.life == life {
-			w.tracef("%s runs on", s.name)
-			w.resume(&s.process)
-		}
-	})
+	w.halt(&s.process, r.between(100*time.Millisecond, 12*time.Second), "stands still", func() { w.resume(&s.process) })
 }
 
-func (w *world) suspendNode(r random) {
-	n := w.someNode(r)
+func (w *world) suspendNode(r random, n *node) {
 	if !n.up || n.paused {
 		return
 	}
 	w.hit("node_suspended")
-	w.pause(&n.process)
 	n.fallAsleep(true)
-	w.wakeAfter(n, 50*time.Millisecond+r.about(3*time.Second), "is suspended")
+	w.halt(&n.process, 50*time.Millisecond+r.about(3*time.Second), "is suspended", n.wake)
 }
 
-func (w *world) wakeAfter(n *node, d time.Duration, what string) {
-	w.tracef("%s %s for %v", n.name, what, d)
-	life := n.life
-	w.add(d, func() {
-		if n.paused && n.life == life {
-			n.wake()
+// halt stops a process for d.
+func (w *world) halt(p *process, d time.Duration, what string, wake func()) {
+	p.paused = true
+	w.tracef("%s %s for %v", p.name, what, d)
+	w.unchanged(p, d, func() {
+		if p.paused {
+			wake()
 		}
 	})
 }
@@ -190,13 +168,11 @@ func (n *node) fallAsleep(yes bool) {
 
 func (n *node) wake() {
 	n.fallAsleep(false)
-	n.w.tracef("%s runs on", n.name)
 	n.w.resume(&n.process)
 }
 
 // rebootNode loses the limits until powerd writes the first one.
-func (w *world) rebootNode(r random) {
-	n := w.someNode(r)
+func (w *world) rebootNode(r random, n *node) {
 	if n.hw.off {
 		return
 	}
@@ -212,24 +188,19 @@ func (w *world) rebootNode(r random) {
 	w.revive(n, r, r.between(2*time.Second, 15*time.Second))
 }
 
-// loseNode takes a node out of the operators' sight for long: its links are cut,
-// or its powerd is dead and does not come back, or stands still.
-func (w *world) loseNode(r random) {
-	n := w.someNode(r)
+// loseNode takes a node out of sight for long: its links are cut, or its powerd is dead, or stands still.
+func (w *world) loseNode(r random, n *node) {
 	d := r.between(8*time.Second, 30*time.Second)
 	kind, oneWay := r.IntN(3), r.IntN(3)
-	w.hit("node_lost")
-	w.tracef("%s is lost for %v", n.name, d)
+	w.happens("node_lost", "%s is lost for %v", n.name, d)
 	switch {
 	case kind == 0 && n.up:
-		n.fallAsleep(false)
 		n.crash()
 		w.unattended(n)
 		w.revive(n, r, d)
 	case kind == 1 && n.up && !n.paused:
-		w.pause(&n.process)
 		w.unattended(n)
-		w.wakeAfter(n, d, "is stopped")
+		w.halt(&n.process, d, "is stopped", n.wake)
 		fallthrough
 	default:
 		w.sever(d, func(from, to int) bool {
@@ -238,49 +209,37 @@ func (w *world) loseNode(r random) {
 	}
 }
 
-// unattended starts the watchdog of a node that stops without a lease: it may hold more than
-// its fail-safe cap if its hardware would not be lowered yet.
+// unattended starts the watchdog of a node that stops without a lease: its hardware would not be lowered yet.
 func (w *world) unattended(n *node) {
-	if k := &w.judge.nodes[w.judge.index(n)]; k.ends <= w.now {
+	if k := w.judge.of(n); k.ends <= w.now {
 		w.watchdog(n, k)
 	}
 }
 
-// wedgeNodes stops some powerds for so long that their domain, which has chosen
-// lost-charge fail-safe, stops charging them for more than that.
+// wedgeNodes stops powerds until their domain, with lost-charge fail-safe, charges them for no more than that.
 func (w *world) wedgeNodes(r random) {
 	d := max(w.timing.Lease, w.seen().LongestLease()) + w.timing.Settle + r.between(2*time.Second, 4*time.Second)
 	for _, n := range w.nodes {
 		if r.chance(0.6) && n.up && !n.paused && n.hw.held > n.disk.FailSafe {
 			w.hit("node_wedged")
-			w.pause(&n.process)
 			w.unattended(n)
-			w.wakeAfter(n, d, "is wedged")
+			w.halt(&n.process, d, "is wedged", n.wake)
 		}
 	}
 }
 
-// powerNodeOff turns a node's power off. An operator who has seen it marks it as off,
-// and gives it power again only once that has been answered.
-func (w *world) powerNodeOff(r random) {
-	if n := w.someNode(r); !n.hw.off {
+// powerNodeOff turns a node off. An operator who marks it as off gives it power again only once that was answered.
+func (w *world) powerNodeOff(r random, n *node) {
+	if !n.hw.off {
 		w.powerOff(n, r, false)
 	}
 }
 
-// powerOff takes a node's power; where it is surely seen an operator reports it as soon as
-// the node counts as silent.
+// powerOff takes a node's power; where it is surely seen an operator reports it as soon as the node counts as silent.
 func (w *world) powerOff(n *node, r random, surely bool) {
 	w.hit("node_powered_off")
 	w.kill(&n.process)
 	n.plug(false)
-	life := n.life
-	on := func() {
-		if n.hw.off && n.life == life && n.hw.cord == "" {
-			n.plug(true)
-			w.revive(n, r, r.between(time.Second, 5*time.Second))
-		}
-	}
 	back := r.between(8*time.Second, 25*time.Second)
 	if seen, removes := r.chance(0.7), r.chance(0.3); seen || surely {
 		o := &order{what: "power-off", make: leader.PowerOff(n.spec.Node, "bmc")}
@@ -291,26 +250,31 @@ func (w *world) powerOff(n *node, r random, surely bool) {
 		if surely {
 			later = 700 * time.Millisecond
 		}
-		w.add(w.timing.Lost+later, func() {
-			if n.hw.off && n.life == life {
+		w.unchanged(&n.process, w.timing.Lost+later, func() {
+			if n.hw.off {
 				o.after = func(error) { n.hw.cord = "" }
 				w.ask(o)
 				n.hw.cord = o.id
 			}
 		})
 	}
-	w.add(back, on)
+	w.unchanged(&n.process, back, func() {
+		if n.hw.off && n.hw.cord == "" {
+			n.plug(true)
+			w.revive(n, r, r.between(time.Second, 5*time.Second))
+		}
+	})
 }
 
-// overwriteLimit is another program that raises the node's limit; powerd finds
-// it at its next turn.
-func (w *world) overwriteLimit(r random) {
-	n := w.someNode(r)
-	if n.hw.off || n.hw.booting || !n.spec.Controlled || n.hw.held >= n.spec.Rated {
-		return
+// overwriteLimit is another program that raises the node's limit; powerd finds it at its next turn.
+func (w *world) overwriteLimit(r random, n *node) {
+	if n.capped() && n.hw.held < n.spec.Rated {
+		w.raiseLimit(n, n.hw.held+units.Power(r.Float64()*float64(n.spec.Rated-n.hw.held)))
 	}
-	w.raiseLimit(n, n.hw.held+units.Power(r.Float64()*float64(n.spec.Rated-n.hw.held)))
 }
+
+// capped reports whether the machine runs under a limit.
+func (n *node) capped() bool { return !n.hw.off && !n.hw.booting && n.spec.Controlled }
 
 // raiseLimit lets another program raise a node's limit.
 func (w *world) raiseLimit(n *node, to units.Power) {
@@ -320,7 +284,7 @@ func (w *world) raiseLimit(n *node, to units.Power) {
 	w.hit("limit_overwritten")
 	n.integrate()
 	n.hw.held, n.hw.rival, n.hw.raised = to, true, w.now
-	w.judge.nodes[w.judge.index(n)].told = false
+	w.judge.of(n).told = false
 	n.hw.writing++
 	w.judge.moved = true
 	w.tracef("%s: somebody raises its limit to %v", n.name, n.hw.held)
@@ -329,20 +293,17 @@ func (w *world) raiseLimit(n *node, to units.Power) {
 // twinBoot is the boot of every second machine.
 const twinBoot = "twin"
 
-// doubleIdentity is a second machine that has the node's identity for a while: a
-// disk that was cloned. It takes no lease, and its word must lower no charge. (A
-// node that was never given a lease has nothing to prove itself with: of two such
-// machines either may be the one that is charged.)
-func (w *world) doubleIdentity(r random) {
-	n := w.someNode(r)
+// doubleIdentity is a second machine that has the node's identity for a while: a disk that was cloned. It takes no lease, and its word must
+// lower no charge. (A node that was never given a lease has nothing to prove itself with: of two such machines either may be the one that is
+// charged.)
+func (w *world) doubleIdentity(r random, n *node) {
 	x, until := n.spec, min(w.calm, w.now+r.between(2*time.Second, 12*time.Second))
 	x.Process = r.Uint64() | 1
 	leased := func() bool { known := w.seen().Nodes[x.Node]; return known.Admitted && known.Off == "" }
 	if !leased() {
 		return
 	}
-	w.hit("identity_doubled")
-	w.tracef("a second machine says that it is %s, process %x", n.name, x.Process)
+	w.happens("identity_doubled", "a second machine says that it is %s, process %x", n.name, x.Process)
 	twin := lease.NewNode(x.Process, lease.Memory{FailSafe: x.Floor}, n.now())
 	var beat func()
 	beat = func() {
@@ -367,21 +328,17 @@ func (w *world) doubleIdentity(r random) {
 func (w *world) freezeDisk(r random) {
 	d := r.between(500*time.Millisecond, 8*time.Second)
 	if r.chance(0.3) {
-		n := w.someNode(r)
 		w.hit("node_disk_frozen")
-		n.frozen = w.now + d
+		pick(r, w.nodes).frozen = w.now + d
 		return
 	}
-	s := w.servers[r.IntN(len(w.servers))]
-	w.hit("server_disk_frozen")
-	w.tracef("the disk of %s stands still for %v", s.name, d)
+	s := pick(r, w.servers)
+	w.happens("server_disk_frozen", "the disk of %s stands still for %v", s.name, d)
 	s.frozen = w.now + d
 }
 
-// releaseNode is an operator who stops a powerd: it needs the leader's consent before it
-// may put the originals back, and does so once that is committed.
-func (w *world) releaseNode(r random) {
-	n := w.someNode(r)
+// releaseNode is an operator who stops a powerd: it puts the originals back once the leader's consent is committed.
+func (w *world) releaseNode(r random, n *node) {
 	if !n.up || n.paused || !n.spec.Controlled || n.asking != "" {
 		return
 	}
@@ -390,16 +347,13 @@ func (w *world) releaseNode(r random) {
 	n.asking = o.id
 	w.named[o.id] = o
 	n.exchange.Leave()
-	w.timer(&n.process, releasePatience, func() {
+	w.timer(&n.process, 5*time.Second, func() {
 		if n.asking == o.id {
 			n.asking = "" // the outcome stays unknown: nothing is put back
 			n.exchange.Stay()
 		}
 	})
-	o.make = func(_ leader.View, c *ledger.Command) error {
-		c.Release = &ledger.Release{Node: n.spec.Node, MachineID: n.spec.MachineID}
-		return nil
-	}
+	o.set = func(c *ledger.Command) { c.Release = &ledger.Release{Node: n.spec.Node, MachineID: n.spec.MachineID} }
 	s := w.servers[n.leader]
 	w.send(&n.process, &s.process, func() { s.ordered(o) })
 }
@@ -408,8 +362,7 @@ func (w *world) releaseNode(r random) {
 func (w *world) cutOneWay(r random) {
 	n := len(w.net.cuts)
 	from, to := r.IntN(n), r.IntN(n)
-	w.hit("link_cut_one_way")
-	w.tracef("nothing passes from %d to %d", from, to)
+	w.happens("link_cut_one_way", "nothing passes from %d to %d", from, to)
 	w.sever(r.between(500*time.Millisecond, 15*time.Second), func(a, b int) bool { return a == from && b == to })
 }
 
@@ -449,7 +402,7 @@ func (w *world) split(side []bool, r random) {
 
 // stepWallClock sets a server's wall clock wrong, often by more than a minute, or right.
 func (w *world) stepWallClock(r random) {
-	s := w.servers[r.IntN(len(w.servers))]
+	s := pick(r, w.servers)
 	far, back, right := r.between(0, 3*time.Minute), r.chance(0.5), r.chance(0.3)
 	s.wallOff = far
 	switch {
@@ -458,8 +411,7 @@ func (w *world) stepWallClock(r random) {
 	case back:
 		s.wallOff = -far
 	}
-	w.hit("wall_clock_stepped")
-	w.tracef("the wall clock of %s is off by %v", s.name, s.wallOff)
+	w.happens("wall_clock_stepped", "the wall clock of %s is off by %v", s.name, s.wallOff)
 }
 
 func (w *world) orderID(what string) string {

@@ -10,16 +10,14 @@ import (
 	"headroom/units"
 )
 
-// history is what operators and nodes saw, for a checker of linearizability: each
-// operation with the true times at which it was requested and answered. A nil history
-// records nothing.
+// history is what operators and nodes saw, for a checker of linearizability: each operation with the true times at which it was requested and
+// answered. A nil history records nothing.
 type history struct {
 	w   *world
 	ops []operation
 }
 
-// operation is one of them. What was not answered may have taken effect at any
-// time since it was requested, or never.
+// operation is one of them. What was not answered may have taken effect at any time since it was requested, or never.
 type operation struct {
 	input    any
 	output   any
@@ -48,17 +46,15 @@ type (
 		grant bool
 		id    string
 	}
-	// aimInput is a cap that a leader commits for a node.
+	// aimInput is a target that a leader commits for a node.
 	aimInput struct {
 		node string
 		seq  uint64
-		cap  units.Power
 	}
 	// holdInput is a lease that a node takes.
 	holdInput struct {
 		node  string
 		stamp lease.Stamp
-		cap   units.Power
 	}
 )
 
@@ -76,38 +72,24 @@ func (h *history) calls(o *order) {
 
 // returns records its answer.
 func (h *history) returns(o *order, output any, err error) {
-	if h == nil || o.op == 0 {
-		return
-	}
-	op := &h.ops[o.op-1]
-	op.answered, op.ret, op.refused, op.output = true, h.w.now, err != nil, output
-}
-
-// aims records the targets that an entry, made at the given time, has committed.
-func (h *history) aims(was map[string]ledger.Node, now map[string]ledger.Node, made time.Duration) {
-	if h == nil {
-		return
-	}
-	for _, name := range sortedKeys(now) {
-		if n := now[name]; n.Admitted && n.Seq > was[name].Seq {
-			h.ops = append(h.ops, operation{input: aimInput{name, n.Seq, n.Target}, answered: true, call: made, ret: h.w.now})
-		}
+	if h != nil && o.op > 0 {
+		op := &h.ops[o.op-1]
+		op.answered, op.ret, op.refused, op.output = true, h.w.now, err != nil, output
 	}
 }
 
-// holds records that a node has taken a lease.
-func (h *history) holds(node string, g lease.Grant) {
+// seen records what was answered at once, and done at the given time.
+func (h *history) seen(input any, at time.Duration) {
 	if h != nil {
-		h.ops = append(h.ops, operation{input: holdInput{node, g.Stamp, g.Cap}, answered: true, call: h.w.now, ret: h.w.now})
+		h.ops = append(h.ops, operation{input: input, answered: true, call: at, ret: h.w.now})
 	}
 }
 
 // observed is what a read sees of the leader's state.
-func (o *order) observed(l *leadership) any {
-	if o.make != nil || o.op == 0 {
+func (o *order) observed(s *ledger.State) any {
+	if _, read := o.input.(readInput); !read || o.op == 0 {
 		return nil
 	}
-	s := l.s.state
 	out := readOutput{revision: s.Revision, budgets: map[string]units.Power{}, sprints: map[string]bool{}}
 	for name, d := range s.Domains {
 		out.budgets[name] = d.Budget

@@ -306,9 +306,9 @@ func TestModelsSeeWhatIsWrong(t *testing.T) {
 	grant := operation{input: sprintInput{true, "s1"}, answered: true, call: 1, ret: 2}
 	again := operation{input: sprintInput{true, "s1"}, answered: true, call: 3, ret: 4}
 	hold := func(at time.Duration, term, seq uint64) operation {
-		return operation{input: holdInput{"n01", lease.Stamp{Epoch: lease.Epoch{Incarnation: 1, Term: term}, Seq: seq}, a}, answered: true, call: at, ret: at}
+		return operation{input: holdInput{"n01", lease.Stamp{Epoch: lease.Epoch{Incarnation: 1, Term: term}, Seq: seq}}, answered: true, call: at, ret: at}
 	}
-	aim := operation{input: aimInput{"n01", 1, a}, answered: true, call: 1, ret: 2}
+	aim := operation{input: aimInput{"n01", 1}, answered: true, call: 1, ret: 2}
 	lost := operation{input: budgetInput{"site", b}, call: 1}
 	for name, c := range map[string]struct {
 		model string

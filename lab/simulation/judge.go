@@ -14,11 +14,7 @@ import (
 	"headroom/units"
 )
 
-// compareGap is how many entries lie between two comparisons of whole replicas.
-const compareGap = 32
-
-// judge checks a schedule from outside. It has what no process has: true
-// time, what hardware holds, and the log as it is committed.
+// judge checks a schedule from outside. It has what no process has: true time, what hardware holds, and the log as it is committed.
 type judge struct {
 	w *world
 
@@ -35,17 +31,20 @@ type judge struct {
 	changed  time.Duration     // true time of the newest change of a budget or of what nodes there are
 	moved    bool              // something that the sums depend on has changed since they were judged
 
-	caps    map[capKey]given   // every committed target with its sprint
+	caps    map[capKey]gift    // every committed target with its sprint
 	carried map[string]bool    // ids of the orders that were carried out since the servers were begun
 	arrived map[arrival]uint64 // when a leadership heard a heartbeat
-	clocks  clockJudge
 	sprints sprintJudge
-	brakes  brakeJudge
-	jobs    jobJudge
+	jobs    map[string]*jobBook
+
+	asked     []time.Time              // true wall clock of each server when they were last polled
+	proposals map[lease.Epoch]proposed // of each leadership, at its newest change of a budget
+
+	lifted  uint64          // highest generation of the brake that any log has lifted
+	mayLift map[uint64]bool // generations that operators have requested to lift
 
 	found []Violation
 	once  map[string]bool
-	stop  string // the promise at whose first violation the schedule ends; empty: none
 }
 
 // charged is the judge's state of one node.
@@ -67,6 +66,8 @@ type charged struct {
 	offers  []lease.Grant // leases that were issued to it and may still arrive
 	removed time.Duration // true time at which operators took it out, 0 for never
 	pid     uint64        // its process at that time
+	stored  uint64        // highest generation of the brake that is on its disk
+	stint   *stint        // the sprint that it is in, nil for none
 }
 
 // place is one domain as the judge sums it.
@@ -100,15 +101,25 @@ type arrival struct {
 
 func newJudge(w *world) *judge {
 	j := &judge{
-		w: w, log: make([]entry, 1), commands: make([]ledger.Command, 1), state: ledger.New(), snaps: map[int][]byte{},
-		nodes: make([]charged, len(w.nodes)), accounts: map[string]*account{}, seqs: map[string]uint64{},
-		caps: map[capKey]given{}, arrived: map[arrival]uint64{}, once: map[string]bool{},
+		w: w, nodes: make([]charged, len(w.nodes)), caps: map[capKey]gift{}, arrived: map[arrival]uint64{}, once: map[string]bool{},
+		mayLift: map[uint64]bool{}, proposals: map[lease.Epoch]proposed{},
 	}
-	j.sprints.begin()
-	j.jobs.restored(j.state)
-	j.brakes.stored, j.brakes.asked = make([]uint64, len(w.nodes)), map[uint64]bool{}
-	j.carried, j.clocks.by = map[string]bool{}, map[lease.Epoch]proposed{}
+	j.sprints.ran, j.sprints.old = map[string]bool{}, map[string]bool{}
+	j.sprints.counted, j.sprints.began = map[epochKey]time.Duration{}, map[epochKey]time.Duration{}
+	j.sprints.restored(ledger.New(), nil)
+	j.begin(ledger.New())
 	return j
+}
+
+// begin starts with a log on a state. Of what was committed after its snapshot nothing is known any more.
+func (j *judge) begin(s *ledger.State) {
+	j.log, j.commands, j.snaps = make([]entry, 1), make([]ledger.Command, 1), map[int][]byte{}
+	j.state, j.epoch, j.tree = s, s.Epoch, nil
+	j.carried, j.accounts, j.seqs = map[string]bool{}, map[string]*account{}, map[string]uint64{}
+	for name, n := range s.Nodes {
+		j.accounts[name] = unknownAccount(n)
+	}
+	j.beginJobs()
 }
 
 // broken records a violation; of each promise the first of a schedule.
@@ -118,16 +129,15 @@ func (j *judge) broken(promise, format string, args ...any) {
 	}
 	j.once[promise] = true
 	what := fmt.Sprintf(format, args...)
-	j.found = append(j.found, Violation{Promise: promise, Seed: j.w.schedule.Seed, At: seconds(j.w.now), What: what})
+	j.found = append(j.found, Violation{Promise: promise, Seed: j.w.schedule.Seed, At: float64(j.w.now.Microseconds()) / 1e6, What: what})
 	j.w.tracef("VIOLATION of %s: %s", promise, what)
 }
 
 // ended reports whether the schedule has shown what it was run for.
-func (j *judge) ended() bool { return j.stop != "" && j.once[j.stop] }
+func (j *judge) ended() bool { return j.once[j.w.schedule.Promise] }
 
-// committed takes in an entry that a server is about to apply, and is the command
-// in it. The first server to get there decides what the log has; all others must
-// have the same.
+// committed takes in an entry that a server is about to apply, and is the command in it. The first server to get there decides what the log
+// has; all others must have the same.
 func (j *judge) committed(s *server, at int, e entry) (c ledger.Command, ok bool) {
 	switch {
 	case at < len(j.log):
@@ -145,7 +155,7 @@ func (j *judge) committed(s *server, at int, e entry) (c ledger.Command, ok bool
 	}
 	j.log, j.commands = append(j.log, e), append(j.commands, c)
 	j.apply(at, c)
-	if at%compareGap == 0 {
+	if at%32 == 0 { // whole replicas are compared here
 		j.snaps[at] = j.snapshot(j.state)
 	}
 	return c, err == nil
@@ -154,13 +164,12 @@ func (j *judge) committed(s *server, at int, e entry) (c ledger.Command, ok bool
 // apply judges what an entry makes of the state.
 func (j *judge) apply(at int, c ledger.Command) {
 	before := j.before()
-	made := j.clocks.by[c.Epoch]
-	j.clocks.proposed, j.clocks.reachable = made.walls, made.reachable
-	j.tell(at, c)
+	if t := c.Tick; j.w.trace != nil && (t == nil || len(t.Seen)+len(t.Acks)+len(t.Admit)+len(t.Targets)+len(t.Lapsed)+len(t.EndSprints) > 0) {
+		j.w.tracef("entry %d: %s", at, j.log[at].data) // no tick that only renews
+	}
 	switch r, err := j.state.Apply(c); {
 	case err != nil:
-		j.w.hit("entry_refused")
-		j.w.tracef("entry %d refused: %v", at, err)
+		j.w.happens("entry_refused", "entry %d refused: %v", at, err)
 		return
 	case r.Already:
 		j.w.hit("order_known_already")
@@ -169,25 +178,22 @@ func (j *judge) apply(at int, c ledger.Command) {
 		j.broken("ledger", "%s applied a second time", c.RequestID)
 	}
 	j.carried[c.RequestID] = true
-	j.w.history.aims(before.nodes, j.state.Nodes, j.log[at].made)
+	for _, name := range sortedKeys(j.state.Nodes) {
+		if n := j.state.Nodes[name]; n.Admitted && n.Seq > before.nodes[name].Seq {
+			j.w.history.seen(aimInput{name, n.Seq}, j.log[at].made)
+		}
+	}
 	j.leads(at, c)
 	j.account(c, before)
 	j.recount()
+	j.inherited(c, before)
 	j.weigh(c, before)
 	j.cut(c, before)
-	j.clocks.applied(j, c, before)
+	j.clock(c, before)
 	j.sprints.applied(j, c, before)
-	j.brakes.applied(j)
-	j.jobs.applied(j, c)
+	j.brake()
+	j.job(c)
 	j.mark(c, before)
-}
-
-// tell traces an entry, unless it is a tick that only renews.
-func (j *judge) tell(at int, c ledger.Command) {
-	if t := c.Tick; j.w.trace == nil || t != nil && len(t.Seen)+len(t.Acks)+len(t.Admit)+len(t.Targets)+len(t.Lapsed)+len(t.EndSprints) == 0 {
-		return
-	}
-	j.w.tracef("entry %d: %s", at, j.log[at].data)
 }
 
 // leads judges that only the leadership in force writes (P3).
@@ -200,6 +206,16 @@ func (j *judge) leads(at int, c ledger.Command) {
 	}
 }
 
+// restore is the state of a snapshot.
+func (j *judge) restore(data []byte) *ledger.State {
+	s, err := ledger.Restore(data)
+	if err != nil {
+		j.broken("ledger", "a snapshot cannot be restored: %v", err)
+		return ledger.New()
+	}
+	return s
+}
+
 func (j *judge) snapshot(s *ledger.State) []byte {
 	data, err := s.Snapshot()
 	if err != nil {
@@ -208,59 +224,23 @@ func (j *judge) snapshot(s *ledger.State) []byte {
 	return data
 }
 
-// applied compares a replica with the others at the same place.
-func (j *judge) applied(s *server, at int) {
-	if want, ok := j.snaps[at]; ok && !bytes.Equal(want, j.snapshot(s.state)) {
-		j.broken("ledger", "the replica of %s differs after entry %d", s.name, at)
-	}
-}
-
-// truncates learns that a server overwrites its log from a place on.
-func (j *judge) truncates(s *server, at int) {
-	if at <= s.commit {
-		j.broken("consensus", "%s overwrites committed entry %d", s.name, at)
-	}
-}
-
 // restored learns that the servers were begun again from a recovered state.
-func (j *judge) restored(data []byte, pots map[potKey]pot) {
-	s, err := ledger.Restore(data)
-	if err != nil {
-		j.broken("ledger", "a recovered state cannot be restored: %v", err)
-		return
-	}
-	j.log, j.commands, j.snaps = make([]entry, 1), make([]ledger.Command, 1), map[int][]byte{}
-	j.state, j.epoch = s, s.Epoch
+func (j *judge) restored(s *ledger.State, pots map[potKey]pot) {
 	j.lose(s)
 	for i := range j.nodes {
 		j.nodes[i].feed = -1 // a node moved since the snapshot stands where the log puts it
 	}
-	j.carried = map[string]bool{}
-	j.accounts, j.seqs = map[string]*account{}, map[string]uint64{}
-	for name, n := range s.Nodes {
-		j.accounts[name] = unknownAccount(n)
-	}
-	j.tree = nil
+	j.begin(s)
 	j.recount()
-	j.sprints.pots = map[potKey]*pot{}
-	for key, p := range pots {
-		j.sprints.pots[key] = &p
-	}
-	j.sprints.restored(j)
-	j.jobs.restored(s)
+	j.sprints.restored(j.state, pots)
 }
 
-// answered judges what Apply returned for a leader's entry: a tick or a plan made on
-// the very state it was applied to is never refused. What operators request may
-// well be.
+// answered judges what Apply returned for a leader's entry: its own ticks and plans are never refused, operators' requests may be.
 func (j *judge) answered(l *leadership, p *proposal, err error) {
 	if err == nil {
 		return
 	}
-	floor := false
-	if _, is := errors.AsType[*ledger.FloorError](err); is {
-		floor = true
-	}
+	_, floor := errors.AsType[*ledger.FloorError](err)
 	switch {
 	case p.command.Lead != nil && l.s.state.Epoch.Incarnation > l.epoch.Incarnation:
 	case p.order == nil, errors.Is(err, ledger.ErrUnknownCommand), errors.Is(err, ledger.ErrEpoch):
@@ -278,8 +258,7 @@ func (j *judge) answered(l *leadership, p *proposal, err error) {
 	}
 }
 
-// settled judges the cluster at the end of a calm: every node that runs is under
-// a lease again, and no domain is over that could be brought under (P5).
+// settled judges the end of a calm: every node that runs is under a lease again, and no domain is over its budget for no reason (P5).
 func (j *judge) settled() {
 	for i, n := range j.w.nodes {
 		c, known := j.state.Nodes[n.spec.Node]
@@ -291,7 +270,7 @@ func (j *judge) settled() {
 		case n.hw.cord != "" || n.hw.off || !n.up || n.since > j.w.end-calmSpan/2 || j.state.Restored && !c.Unproven:
 			continue
 		case !known:
-			if j.state.Epoch.Incarnation >= n.disk.Highest.Epoch.Incarnation && j.has(n.spec.Domain) {
+			if j.state.Epoch.Incarnation >= n.disk.Highest.Epoch.Incarnation && j.placeOf(n.spec.Domain) >= 0 {
 				j.broken("recovery", "%s was never seen", n.name)
 			}
 			continue
@@ -312,10 +291,3 @@ func (j *judge) settled() {
 		}
 	}
 }
-
-func (j *judge) has(domain string) bool {
-	_, ok := j.state.Domains[domain]
-	return ok
-}
-
-func seconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e6 }

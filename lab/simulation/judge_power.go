@@ -18,13 +18,11 @@ type before struct {
 	domains  map[string]ledger.Domain
 	braked   bool
 	restored bool
+	tree     []place
 }
 
 func (j *judge) before() before {
-	return before{
-		nodes: maps.Clone(j.state.Nodes), domains: maps.Clone(j.state.Domains),
-		braked: braked(j.state), restored: j.state.Restored,
-	}
+	return before{maps.Clone(j.state.Nodes), maps.Clone(j.state.Domains), braked(j.state), j.state.Restored, slices.Clone(j.tree)}
 }
 
 // recount takes over what the log has in force now, summed a second time.
@@ -44,14 +42,13 @@ func (j *judge) recount() {
 		k.home, k.from = j.placeOf(c.Domain), j.placeOf(c.From)
 		j.feed(k, c)
 		if c.Admitted {
-			j.caps[capKey{j.w.group, c.Name, c.Seq}] = given{c.Target, sprintOf(c)}
+			j.caps[capKey{j.w.group, c.Name, c.Seq}] = gift{c.Target, sprintOf(c)}
 		}
 	}
 	j.reserve()
 }
 
-// feed tracks which place the node really draws from: a node that is moved goes
-// over when it takes a target of its new place, and at once when it takes none.
+// feed tracks which place the node draws from: one that is moved goes over with a target of its new place, or at once without targets.
 func (j *judge) feed(k *charged, c ledger.Node) {
 	switch {
 	case k.feed < 0 || k.feed >= len(j.tree) || !c.Controlled || c.Released || c.Off != "" || !c.Admitted:
@@ -64,11 +61,7 @@ func (j *judge) feed(k *charged, c ledger.Node) {
 // plant makes the tree again where domains have changed.
 func (j *judge) plant() {
 	names := sortedKeys(j.state.Domains)
-	same := len(names) == len(j.tree)
-	for i := 0; same && i < len(names); i++ {
-		same = names[i] == j.tree[i].name
-	}
-	if !same {
+	if !slices.EqualFunc(names, j.tree, func(name string, p place) bool { return name == p.name }) {
 		j.replant(names)
 	}
 	for i := range j.tree {
@@ -83,12 +76,7 @@ func (j *judge) plant() {
 }
 
 func (j *judge) replant(names []string) {
-	feeds := make([]string, len(j.nodes))
-	for i, k := range j.nodes {
-		if k.feed >= 0 && k.feed < len(j.tree) {
-			feeds[i] = j.tree[k.feed].name
-		}
-	}
+	old := j.tree
 	j.tree = make([]place, len(names))
 	for i, name := range names {
 		j.tree[i].name = name
@@ -97,8 +85,11 @@ func (j *judge) replant(names []string) {
 			j.tree[i].above = append(j.tree[i].above, above)
 		}
 	}
-	for i := range j.nodes {
-		j.nodes[i].feed = j.placeOf(feeds[i])
+	for i, k := range j.nodes {
+		j.nodes[i].feed = -1
+		if k.feed >= 0 && k.feed < len(old) {
+			j.nodes[i].feed = j.placeOf(old[k.feed].name)
+		}
 	}
 }
 
@@ -106,37 +97,25 @@ func (j *judge) placeOf(domain string) int {
 	return slices.IndexFunc(j.tree, func(p place) bool { return p.name == domain })
 }
 
-// reserve sums the charges: a node that was moved counts in both places, and once
-// above both. It holds them against what the ledger sums.
+// reserve sums the charges: a node that was moved counts in both places, and once above both. It holds them against what the ledger sums.
 func (j *judge) reserve() {
-	gains := make([][]units.Power, len(j.tree))
-	for i := range j.tree {
-		j.tree[i].reserved, j.tree[i].boot = 0, 0
-	}
-	for i := range j.nodes {
-		k := &j.nodes[i]
-		if !k.known {
-			continue
-		}
-		for at := range j.tree {
-			if j.lies(k.home, at) || j.lies(k.from, at) {
-				j.tree[at].reserved += k.charge
-			}
-		}
-		c := j.state.Nodes[j.w.nodes[i].spec.Node]
-		if gain := c.Rated - max(failSafe(c), c.Floor); gain > 0 && c.Controlled && !c.Released && c.Off == "" {
-			for at := range j.tree {
-				if j.lies(k.home, at) || j.lies(k.from, at) {
-					gains[at] = append(gains[at], gain)
-				}
-			}
-		}
-	}
 	totals := j.state.Totals()
-	for i := range j.tree {
-		p := &j.tree[i]
-		slices.Sort(gains[i])
-		for _, gain := range gains[i][max(0, len(gains[i])-p.bootNodes):] {
+	for at := range j.tree {
+		p := &j.tree[at]
+		p.reserved, p.boot = 0, 0
+		var gains []units.Power
+		for i := range j.nodes {
+			if !j.charges(i, at) {
+				continue
+			}
+			p.reserved += j.nodes[i].charge
+			c := j.state.Nodes[j.w.nodes[i].spec.Node]
+			if gain := c.Rated - max(failSafe(c), c.Floor); gain > 0 && c.Controlled && !c.Released && c.Off == "" {
+				gains = append(gains, gain)
+			}
+		}
+		slices.Sort(gains)
+		for _, gain := range gains[max(0, len(gains)-p.bootNodes):] {
 			p.boot += gain
 		}
 		t := totals[p.name]
@@ -145,6 +124,12 @@ func (j *judge) reserve() {
 				p.name, t.Reserved, t.Boot, t.Unmanaged, p.reserved, p.boot, p.unmanaged)
 		}
 	}
+}
+
+// charges reports whether a place is charged for a node.
+func (j *judge) charges(node, at int) bool {
+	k := &j.nodes[node]
+	return k.known && (j.lies(k.home, at) || j.lies(k.from, at))
 }
 
 // lies reports whether a place is at or below another.
@@ -179,9 +164,8 @@ func (j *judge) headroom(domain string) units.Power {
 	return least
 }
 
-// weigh judges what a committed entry gave to whom (P1): where a domain is over
-// its budget, nothing is raised, admitted or let sprint, and charges grow by
-// evidence only. While the brake is set nothing is raised anywhere.
+// weigh judges what a committed entry gave to whom (P1): where a domain is over its budget, nothing is raised, admitted or let sprint, and
+// charges grow by evidence only. While the brake is set nothing is raised anywhere.
 func (j *judge) weigh(c ledger.Command, b before) {
 	told := j.told(c, b)
 	j.reach(b)
@@ -191,10 +175,9 @@ func (j *judge) weigh(c ledger.Command, b before) {
 			continue
 		}
 		now, old := j.state.Nodes[n.spec.Node], b.nodes[n.spec.Node]
-		was := old.Charge()
-		given := j.given(old, now)
-		over := j.overAbove(k.home)
-		grown := now.Charge() > max(was, told[n.spec.Node]) || over != nil && old.Name != "" && now.Charge() > 0 && !j.lies(j.placeOf(old.Domain), j.placeOf(over.name))
+		was, given, over := old.Charge(), given(old, now), j.overAbove(k.home)
+		below := over == nil || j.lies(j.placeOf(old.Domain), j.placeOf(over.name))
+		grown := now.Charge() > max(was, told[n.spec.Node]) || !below && old.Name != "" && now.Charge() > 0
 		switch {
 		case over != nil && (grown || given):
 			j.broken("P1", "%s was raised (charge %v to %v, target %v to %v) while %s was %v over its budget",
@@ -211,8 +194,7 @@ func (j *judge) weigh(c ledger.Command, b before) {
 	}
 }
 
-// strangers is a domain at or above the place that is over its budget with the leases
-// of nodes that are missing from a recovered log; nil for none.
+// strangers is a domain at or above the place that is over its budget with the leases of nodes missing from a recovered log.
 func (j *judge) strangers(at int) *place {
 	for i, n := range j.w.nodes {
 		k := j.nodes[i]
@@ -242,9 +224,8 @@ func (j *judge) lose(s *ledger.State) {
 	}
 }
 
-// reach judges every charge that an entry has lowered against what may still come
-// true: a lease that was issued and that the node would take, did it arrive now. The
-// network may have kept it for that long (P4).
+// reach judges every charge that an entry has lowered against what may still come true: a lease that was issued and that the node would take,
+// did it arrive now. The network may have kept it for that long (P4).
 func (j *judge) reach(b before) {
 	for i, n := range j.w.nodes {
 		k := &j.nodes[i]
@@ -262,7 +243,7 @@ func (j *judge) reach(b before) {
 
 // offered keeps a lease that was issued, for as long as it may arrive.
 func (j *judge) offered(n *node, g lease.Grant) {
-	k := &j.nodes[j.index(n)]
+	k := j.of(n)
 	same := func(x lease.Grant) bool {
 		return x.Stamp == g.Stamp && x.Heartbeat == g.Heartbeat && x.Process == g.Process
 	}
@@ -279,7 +260,7 @@ func (j *judge) offered(n *node, g lease.Grant) {
 }
 
 // given reports whether the node was given something: a higher target, admission, a sprint.
-func (j *judge) given(old, now ledger.Node) bool {
+func given(old, now ledger.Node) bool {
 	switch {
 	case old.Name == "":
 		return false
@@ -289,8 +270,7 @@ func (j *judge) given(old, now ledger.Node) bool {
 	return grantable(now) && now.Target > max(old.Target, least(old)) || now.Sprint != nil && old.Sprint == nil
 }
 
-// told is, for each node that the entry brings news of, the most that it can be
-// charged because of the news alone.
+// told is, for each node that the entry brings news of, the most that it can be charged because of the news alone.
 func (j *judge) told(c ledger.Command, b before) map[string]units.Power {
 	told := map[string]units.Power{}
 	switch {
@@ -312,21 +292,22 @@ func (j *judge) told(c ledger.Command, b before) map[string]units.Power {
 		told[x.Node] = most
 	}
 	for _, a := range c.Tick.Acks {
-		if n := j.w.nodeNamed(a.Node); n.hw.rival && a.Process == n.pid && n.sent[a.Number] > n.hw.raised && a.Effective >= n.hw.held && j.state.Nodes[a.Node].Process == a.Process {
-			j.nodes[j.index(n)].told = true
+		n := j.w.nodeNamed(a.Node)
+		newer := a.Process == n.pid && n.sent[a.Number] > n.hw.raised && j.state.Nodes[a.Node].Process == a.Process
+		if n.hw.rival && newer && a.Effective >= n.hw.held {
+			j.of(n).told = true
 		}
 		told[a.Node] = max(told[a.Node], a.Effective, a.Stored)
 	}
 	return told
 }
 
-// look judges what the nodes hold now (P1, P4) and for how long (P2). It runs
-// after every event; the sums are made again when something has moved.
+// look judges after every event what the nodes hold now (P1, P4) and for how long (P2).
 func (j *judge) look() {
 	for i := range j.w.nodes {
 		j.overstays(i, stepEvery)
+		j.lookBraked(i)
 	}
-	j.brakes.look(j)
 	if !j.moved {
 		return
 	}
@@ -340,20 +321,28 @@ func (j *judge) look() {
 		}
 	}
 	for at, p := range j.tree {
-		held, boots := units.Power(0), 0
+		held, booting, boots := units.Power(0), units.Power(0), 0 // booting: with those that boot at what they draw
 		for i, n := range j.w.nodes {
 			k := j.nodes[i]
 			if !k.known || !j.lies(k.feed, at) {
 				continue
 			}
+			counts := n.hw.held
+			if j.excused(i) {
+				counts = min(counts, k.charge)
+			}
+			held += counts
 			if n.hw.booting && !k.off {
 				boots++
+				if !n.hw.rival {
+					counts = n.hw.held
+				}
 			}
-			held += j.counts(i)
+			booting += counts
 		}
 		most := max(p.room(), p.reserved)
 		if boots > 0 && boots <= p.bootNodes { // the boot reserve is for them: they count in full
-			held, most = j.heldBooting(at), max(p.room(), p.reserved+p.boot)
+			held, most = booting, max(p.room(), p.reserved+p.boot)
 		}
 		if held > most {
 			j.broken("P1", "the nodes of %s hold %v of %v, charged %v", p.name, held, p.room(), p.reserved)
@@ -361,40 +350,11 @@ func (j *judge) look() {
 	}
 }
 
-// excused reports whether the node may hold more than it is charged for the moment:
-// it boots, which a boot reserve is for; another program has just raised its limit, and
-// the log has no record of it yet;
-// an operator has rightly reported it off and it is back unheard; or it was
-// removed and came back at once, so that what it was given before may still reach
-// it: those watts are unmanaged ones now.
+// excused reports whether the node may hold more than it is charged for the moment: it boots, which a boot reserve is for; another program
+// has just raised its limit, and the log has no record of it yet; an operator has rightly reported it off and it is back unheard; or it was
+// removed and came back at once, so that what it was given before may still reach it: those watts are unmanaged ones now.
 func (j *judge) excused(i int) bool {
 	n, k := j.w.nodes[i], j.nodes[i]
 	was := k.removed > 0 && (j.w.now-k.removed < j.w.longest*11/10 || n.pid == k.pid && k.leased < k.removed)
 	return n.hw.booting || n.hw.rival && !k.told || k.off || was
-}
-
-// counts is what a node counts for: what it holds, but no more than its charge
-// while it is excused.
-func (j *judge) counts(i int) units.Power {
-	held := j.w.nodes[i].hw.held
-	if j.excused(i) {
-		return min(held, j.nodes[i].charge)
-	}
-	return held
-}
-
-// heldBooting is what the nodes of a place hold, with those that boot at what they draw.
-func (j *judge) heldBooting(at int) units.Power {
-	sum := units.Power(0)
-	for i, n := range j.w.nodes {
-		k := j.nodes[i]
-		switch {
-		case !k.known || !j.lies(k.feed, at):
-		case n.hw.booting && !k.off && !n.hw.rival:
-			sum += n.hw.held
-		default:
-			sum += j.counts(i)
-		}
-	}
-	return sum
 }

@@ -9,12 +9,10 @@ import (
 	"headroom/units"
 )
 
-// sprintJudge keeps the books of all sprints a second time, from what the nodes
-// really draw (P8).
+// sprintJudge keeps the books of all sprints a second time, from what the nodes really draw (P8).
 type sprintJudge struct {
 	open    map[string]*sprint
-	pots    map[potKey]*pot
-	running []*stint        // by node: the sprint that it is in, nil for none
+	pots    map[potKey]pot
 	ran     map[string]bool // "node id" of all that ever began
 	old     map[string]bool // ids of sprints from before the servers were begun again
 	counted map[epochKey]time.Duration
@@ -55,41 +53,20 @@ type stint struct {
 	left      bool          // the node was gone before it had proved to be back at its base
 }
 
-func (k *sprintJudge) begin() {
-	k.open, k.pots, k.ran, k.old = map[string]*sprint{}, map[potKey]*pot{}, map[string]bool{}, map[string]bool{}
-	k.counted, k.began = map[epochKey]time.Duration{}, map[epochKey]time.Duration{}
-}
-
-// depths are the pots as they are now.
-func (k *sprintJudge) depths() map[potKey]pot {
-	out := map[potKey]pot{}
-	for key, p := range k.pots {
-		out[key] = *p
-	}
-	return out
-}
-
-// restored: the books of before are closed, the budgets start empty; debt stays.
-func (k *sprintJudge) restored(j *judge) {
+// restored begins with a recovered state: the books of before are closed, and of the pots, which a snapshot had, only debt stays.
+func (k *sprintJudge) restored(s *ledger.State, pots map[potKey]pot) {
 	for id := range k.open {
 		k.old[id] = true
 	}
-	k.open, k.elapsed, k.passed, k.ticked = map[string]*sprint{}, j.state.Elapsed, j.state.Passed, 0
-	for _, p := range k.pots {
-		p.most = min(0, p.most)
-	}
-}
-
-// led notes when a leadership begins.
-func (k *sprintJudge) led(key epochKey, now time.Duration) {
-	if _, again := k.began[key]; !again {
-		k.began[key] = now
+	k.open, k.pots, k.elapsed, k.passed, k.ticked = map[string]*sprint{}, map[potKey]pot{}, s.Elapsed, s.Passed, 0
+	for key, p := range pots {
+		k.pots[key] = pot{min(0, p.most), p.slack}
 	}
 }
 
 // drew counts what a node draws while it is in a sprint.
 func (j *judge) drew(n *node, p units.Power, d time.Duration) {
-	x := j.sprints.of(j, n)
+	x := j.of(n).stint
 	if x == nil || n.hw.rival { // what another program has let it use is of no sprint
 		return
 	}
@@ -97,31 +74,22 @@ func (j *judge) drew(n *node, p units.Power, d time.Duration) {
 	x.joules += max(0, (min(p, x.cap)-x.base).Watts()) * d.Seconds() // what stands above the sprint is not of the sprint
 }
 
-func (k *sprintJudge) of(j *judge, n *node) *stint {
-	if k.running == nil {
-		k.running = make([]*stint, len(j.w.nodes))
-	}
-	return k.running[j.index(n)]
-}
-
-// turned learns that powerd has decided: it may have begun a sprint. One is over
-// once the hardware holds no more than the base.
+// turned learns that powerd has decided: it may have begun a sprint. One is over once the hardware holds no more than the base.
 func (j *judge) turned(n *node) {
-	k := &j.sprints
-	now := k.of(j, n)
 	if n.exchange == nil {
 		return // it has not started yet
 	}
+	k, in := &j.sprints, &j.of(n).stint
 	status, under := n.exchange.SprintStatus(n.now().Boot)
 	under = under && !status.Ending && n.up
 	switch {
 	case n.hw.booting, n.hw.off: // a reboot is for the boot reserve
-		k.running[j.index(n)] = nil
+		*in = nil
 		return
-	case now != nil && n.hw.held <= max(now.base, n.disk.FailSafe) && !(under && status.ID == now.id):
-		k.running[j.index(n)], now = nil, nil
+	case *in != nil && n.hw.held <= max((*in).base, n.disk.FailSafe) && !(under && status.ID == (*in).id):
+		*in = nil
 	}
-	if !under || now != nil && now.id == status.ID {
+	if !under || *in != nil && (*in).id == status.ID {
 		return
 	}
 	x := &stint{id: status.ID, base: status.Base, cap: status.Cap, clock: n.clock.rate}
@@ -141,14 +109,14 @@ func (j *judge) turned(n *node) {
 	}
 	j.w.hit("sprint_run")
 	k.ran[key] = true
-	k.running[j.index(n)] = x
+	*in = x
 }
 
 // applied takes an entry into the books.
 func (k *sprintJudge) applied(j *judge, c ledger.Command, b before) {
 	switch {
 	case c.Reincarnate != nil:
-		k.restored(j)
+		k.restored(j.state, k.pots)
 	case c.SprintBudget != nil:
 		k.budget(j, c.SprintBudget.Domain)
 	case c.RemoveDomain != nil:
@@ -166,26 +134,28 @@ func (k *sprintJudge) applied(j *judge, c ledger.Command, b before) {
 		}
 	}
 	k.clock(j, c)
-	for _, name := range sortedKeys(j.state.Domains) {
-		d := j.state.Domains[name]
-		if d.Sprint == nil {
-			continue
-		}
-		for class, balance := range d.Sprint.Balances {
-			x := k.pots[potKey{name, class}]
-			if x == nil {
-				x = &pot{}
-				k.pots[potKey{name, class}] = x
-			}
-			if left := balance.Joules(); left > x.most+x.slack+0.01 {
-				j.broken("P8", "%s, class %q, has %.2f J left; by energy used and escrow it is %.2f J", name, class, left, x.most)
-			}
+	for _, key := range j.pots() {
+		x := k.pots[key]
+		k.pots[key] = x
+		if left := j.state.Domains[key.domain].Sprint.Balances[key.class].Joules(); left > x.most+x.slack+0.01 {
+			j.broken("P8", "%s, class %q, has %.2f J left; by energy used and escrow it is %.2f J", key.domain, key.class, left, x.most)
 		}
 	}
 }
 
-// gaps notes what time between two leaders the ledger could not account for: the next one
-// may learn of the last tick long after it was made, by a wall clock that is slow.
+// pots are those that the log has, in order of names.
+func (j *judge) pots() (keys []potKey) {
+	for _, name := range sortedKeys(j.state.Domains) {
+		if d := j.state.Domains[name]; d.Sprint != nil {
+			for _, class := range sortedKeys(d.Sprint.Balances) {
+				keys = append(keys, potKey{name, class})
+			}
+		}
+	}
+	return keys
+}
+
+// gaps notes the time between two leaders that the ledger could not account for: the wall clock of the next one may be slow.
 func (k *sprintJudge) gaps(j *judge, c ledger.Command) {
 	if c.Lead == nil && c.Tick == nil {
 		return
@@ -209,29 +179,20 @@ func (k *sprintJudge) clock(j *judge, c ledger.Command) {
 	if gain <= 0 {
 		return
 	}
-	for _, name := range sortedKeys(j.state.Domains) {
-		d := j.state.Domains[name]
-		if d.Sprint == nil {
-			continue
-		}
-		for class := range d.Sprint.Balances {
-			x, mine := k.pots[potKey{name, class}], part(d, class)
-			if room := d.Sprint.Capacity.Joules()*mine - k.aside(potKey{name, class}); x != nil && x.most < room {
-				x.most = min(room, x.most+d.Sprint.Refill.Watts()*mine*gain.Seconds())
+	for _, key := range j.pots() {
+		d := j.state.Domains[key.domain]
+		x, known := k.pots[key]
+		room := d.Sprint.Capacity.Joules() * part(d, key.class)
+		for _, open := range k.open {
+			if open.pot == key {
+				room -= open.escrow
 			}
 		}
-	}
-}
-
-// aside is what open sprints hold of a pot.
-func (k *sprintJudge) aside(of potKey) float64 {
-	sum := 0.0
-	for _, x := range k.open {
-		if x.pot == of {
-			sum += x.escrow
+		if known && x.most < room {
+			x.most = min(room, x.most+d.Sprint.Refill.Watts()*part(d, key.class)*gain.Seconds())
+			k.pots[key] = x
 		}
 	}
-	return sum
 }
 
 // budget takes over another sprint budget: what a class has stays, as far as it fits.
@@ -241,12 +202,11 @@ func (k *sprintJudge) budget(j *judge, domain string) {
 		if key.domain != domain {
 			continue
 		}
-		if d.Sprint == nil {
-			delete(k.pots, key)
-		} else if _, still := d.Sprint.Balances[key.class]; !still {
-			delete(k.pots, key)
-		} else {
-			p.most = min(p.most, d.Sprint.Capacity.Joules()*part(d, key.class))
+		if delete(k.pots, key); d.Sprint == nil {
+			continue
+		}
+		if _, still := d.Sprint.Balances[key.class]; still {
+			k.pots[key] = pot{min(p.most, d.Sprint.Capacity.Joules()*part(d, key.class)), p.slack}
 		}
 	}
 }
@@ -259,10 +219,10 @@ func part(d ledger.Domain, class string) float64 {
 	return d.Sprint.Shares[class]
 }
 
-// beside judges that a domain grants no sprint while a node of one that has ended is
-// still above its base.
+// beside judges that a domain grants no sprint while a node of one that has ended is still above its base.
 func (k *sprintJudge) beside(j *judge, x *ledger.GrantSprint) {
-	for i, now := range k.running {
+	for i := range j.nodes {
+		now := j.nodes[i].stint
 		if now == nil || j.excused(i) || !j.nodes[i].known {
 			continue
 		}
@@ -273,9 +233,8 @@ func (k *sprintJudge) beside(j *judge, x *ledger.GrantSprint) {
 	}
 }
 
-// leave notes the nodes that an entry takes for gone, or for holding no cap, before
-// they have proved to be back from a sprint: what they went on to draw is unknown, so
-// no less than the escrow is spent.
+// leave notes the nodes that an entry takes for gone, or for holding no cap, before they have proved to be back from a sprint: what they went
+// on to draw is unknown, so no less than the escrow is spent.
 func (k *sprintJudge) leave(j *judge, b before) {
 	for name, was := range b.nodes {
 		p := k.open[was.Owes]
@@ -302,13 +261,13 @@ func (k *sprintJudge) grant(j *judge, x *ledger.GrantSprint) {
 		p.stints[g.Node] = &stint{id: x.ID, base: base, cap: g.Cap, escrow: aside, clock: 1}
 	}
 	k.open[x.ID] = p
-	k.pots[key].most -= p.escrow
+	left := k.pots[key]
+	k.pots[key] = pot{left.most - p.escrow, left.slack}
 	j.w.hit("sprint_granted")
 }
 
-// close takes back what was not drawn. Every node that is still the cluster's is
-// back at its base by now. Of a node that has not reported what it drew at least the whole
-// escrow is spent, and more where it drew more.
+// close takes back what was not drawn. Every node that is still the cluster's is back at its base by now. Of a node that has not reported
+// what it drew at least the whole escrow is spent, and more where it drew more.
 func (k *sprintJudge) close(j *judge, id string, p *sprint) {
 	delete(k.open, id)
 	j.w.hit("sprint_closed")
@@ -316,13 +275,13 @@ func (k *sprintJudge) close(j *judge, id string, p *sprint) {
 	for _, name := range sortedKeys(p.stints) {
 		x := p.stints[name]
 		n, c := j.w.nodeNamed(name), j.state.Nodes[name]
-		removed := j.nodes[j.index(n)].removed > p.at // its share was paid in full then, and a lease may still be on its way
-		if now := k.of(j, n); now == x && grantable(c) && !removed && !j.excused(j.index(n)) {
+		removed := j.of(n).removed > p.at // its share was paid in full then, and a lease may still be on its way
+		if j.of(n).stint == x && grantable(c) && !removed && !j.excused(j.index(n)) {
 			j.broken("P8", "sprint %s is closed, but %s still sprints at %v", id, name, n.hw.held)
 		}
 		k.old[id] = k.old[id] || removed || x.left
 		told := j.state.Sprints[id].Shares[name].Spent
-		j.w.tracef("sprint %s of %s: %.2f J drawn above %v in %v, told %s, escrow %.2f J", id, name, x.joules, x.base, x.lasted, inWords(told), x.escrow)
+		j.w.tracef("sprint %s of %s: %.2f J drawn above %v in %v, told %v, escrow %.2f J", id, name, x.joules, x.base, x.lasted, told, x.escrow)
 		if told == nil { // known by the leaders' clocks only
 			slack += 2*rho*x.joules + (x.cap-x.base).Watts()*(k.lag-p.lag).Seconds()
 			x.joules = max(x.joules, x.escrow)
@@ -338,21 +297,11 @@ func (k *sprintJudge) close(j *judge, id string, p *sprint) {
 		drawn += x.joules
 		slack += max(0, x.clock-1)*x.base.Watts()*x.lasted.Seconds() + 0.01
 	}
-	x := k.pots[p.pot]
-	if x == nil {
-		return
+	if x, known := k.pots[p.pot]; known {
+		room := x.most + p.escrow - drawn
+		if d := j.state.Domains[p.pot.domain]; d.Sprint != nil {
+			room = min(room, d.Sprint.Capacity.Joules()*part(d, p.pot.class))
+		}
+		k.pots[p.pot] = pot{room, x.slack + slack}
 	}
-	room := x.most + p.escrow - drawn
-	if d := j.state.Domains[p.pot.domain]; d.Sprint != nil {
-		room = min(room, d.Sprint.Capacity.Joules()*part(d, p.pot.class))
-	}
-	x.most, x.slack = room, x.slack+slack
-}
-
-// inWords formats the energy that a node has reported.
-func inWords(told *units.Energy) string {
-	if told == nil {
-		return "nothing"
-	}
-	return told.String()
 }

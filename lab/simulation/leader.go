@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -12,9 +13,8 @@ import (
 // clocksWithin is how long a leader waits for the wall clocks of the others.
 const clocksWithin = 500 * time.Millisecond
 
-// leadership is one server's belief to lead: it drives a leader.Leader, carries its
-// outputs out, and brings it heartbeats, orders and the time. One that was deposed without
-// knowing goes on believing; its entries never commit.
+// leadership is one server's belief to lead: it drives a leader.Leader, carries its outputs out, and brings it heartbeats, orders and the
+// time. One that was deposed without knowing goes on believing; its entries never commit.
 type leadership struct {
 	s        *server
 	leader   *leader.Leader
@@ -22,7 +22,7 @@ type leadership struct {
 	flight   *proposal
 	timed    uint64 // numbers the timers: the newest counts
 	appended uint64 // place in the order of happenings of the newest own entry applied (P3)
-	byClock  *order // for the history: the change by the clock under way
+	byClock  *order // the change by the clock under way
 	known    uint64 // newest brake received by gossip
 }
 
@@ -51,7 +51,8 @@ func (s *server) takeLead() {
 		Server: s.name, Epoch: e, Timing: timing, Found: &ledger.Found{Domains: s.w.domains}, Rules: ledger.Rules, Gap: gap,
 	}, l.moment())
 	s.lead = l
-	s.w.judge.sprints.led(epochKey{s.group, s.term}, s.w.now)
+	began, key := s.w.judge.sprints.began, epochKey{s.group, s.term}
+	began[key] = cmp.Or(began[key], s.w.now)
 	l.step(l.leader.Start)
 	l.echoesArrive()
 }
@@ -98,7 +99,10 @@ func (l *leadership) carryOut(o leader.Output) {
 		w.send(&l.s.process, &n.process, func() { n.granted(l.s, o.Grant) })
 	case leader.Wait:
 		if n := w.nodeNamed(o.Node); n != nil {
-			w.send(&l.s.process, &n.process, func() { n.waits(l.s, o.BrakeLifted) })
+			w.send(&l.s.process, &n.process, func() {
+				n.leader = l.s.address
+				n.exchange.Waits(o.BrakeLifted)
+			})
 		}
 	case leader.Answer:
 		l.answer(o)
@@ -123,8 +127,7 @@ func (l *leadership) propose(c ledger.Command) {
 		l.s.w.hit("reincarnated")
 	}
 	if c.Budget != nil && c.Budget.Clock != nil {
-		l.byClock = &order{what: "clock", id: l.s.w.orderID("clock"), group: l.s.w.group, input: budgetInput{domain: c.Budget.Domain, to: c.Budget.Budget}}
-		l.s.w.history.calls(l.byClock)
+		l.byClock = &order{what: "clock", id: l.s.w.orderID("clock")}
 	}
 	l.flight = &proposal{appended: l.s.w.happening(), command: c, order: l.s.w.named[c.RequestID]}
 	if l.byClock != nil {
@@ -167,7 +170,7 @@ func (l *leadership) answer(a leader.Answer) {
 		}
 		return
 	}
-	output, r := o.observed(l), l.s.random
+	output, r := o.observed(l.s.state), l.s.random
 	if delay, lost := r.upTo(5*time.Millisecond), r.chance(w.net.loss); !lost {
 		w.add(delay, func() { w.answered(o, output, a.Err) })
 	}
@@ -180,7 +183,13 @@ func (s *server) ordered(o *order) {
 		return
 	}
 	r := &leader.Request{Build: o.make, Done: o}
-	if o.make == nil {
+	if o.set != nil {
+		r.Build = func(_ leader.View, c *ledger.Command) error {
+			o.set(c)
+			return nil
+		}
+	}
+	if r.Build == nil {
 		l.step(func(*ledger.State, leader.Moment) []leader.Output { return l.leader.Read(r) })
 		return
 	}
@@ -189,14 +198,13 @@ func (s *server) ordered(o *order) {
 	l.step(func(s *ledger.State, now leader.Moment) []leader.Output { return l.leader.Ask(s, now, r) })
 }
 
-// report is a heartbeat arriving at a server: the leader takes it in, others
-// name the leader.
+// report is a heartbeat arriving at a server: the leader takes it in, others name the leader.
 func (s *server) report(n *node, r ledger.Report) {
 	if s.lead != nil {
 		s.lead.heard(r)
 		return
 	}
-	if hint := s.hint; hint != nobody && hint != s.id {
+	if hint := s.hint; hint != nobody && hint != s.address {
 		s.w.send(&s.process, &n.process, func() { n.leader = hint })
 	}
 }
@@ -238,7 +246,7 @@ func (l *leadership) askClocks() {
 			peer.to(l.s, func() { told[peer.name], at[peer.name] = wall, l.s.now() })
 		})
 	}
-	l.s.w.judge.polled()
+	l.s.w.judge.asked = l.s.w.judge.walls()
 	l.s.w.timer(&l.s.process, clocksWithin, func() {
 		clocks := map[string]int64{l.s.name: l.s.wallNow().UnixMicro()}
 		for name, t := range told {

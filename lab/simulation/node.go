@@ -1,6 +1,8 @@
 package simulation
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -53,7 +55,6 @@ type node struct {
 	asking      string        // the request for a release that waits for its answer
 	last        ledger.Report // newest that was sent
 	blind       int           // heartbeats to come in which what its hardware holds is unknown
-	gossip      gossip
 
 	// Of the judge.
 	sent map[uint64]time.Duration // true time of each heartbeat of this process
@@ -62,22 +63,25 @@ type node struct {
 func (w *world) newNode(i int) *node {
 	n := &node{w: w}
 	n.process = process{name: fmt.Sprintf("n%02d", i+1), address: len(w.servers) + i, random: w.random("node", i)}
-	r, racks := w.random("machine", i), w.racks()
+	r := w.random("machine", i)
 	n.clock = w.drawClock(r, -1)
 	n.spec = ledger.Sighting{
 		Node: n.name, MachineID: fmt.Sprintf("machine-%d", i+1), Weight: 1,
-		Domain: racks[r.IntN(len(racks))], Controlled: !r.chance(0.07),
+		Domain: pick(r, w.racks), Controlled: !r.chance(0.07),
 	}
 	n.spec.Rated, n.spec.Floor = r.watts(200, 300), r.watts(50, 80)
 	n.configure(r)
 	n.hw.held, n.hw.want = n.spec.Rated, n.spec.Rated
 	n.hw.load, n.hw.next = n.spec.Rated, n.spec.Rated
+	n.braked = func(generation uint64) {
+		w.tracef("%s is braked, generation %d", n.name, generation)
+		n.carryOut(n.exchange.Brake(generation, n.now()))
+	}
 	w.byName[n.name] = n
 	return n
 }
 
-// configure draws what an operator may write into the node's configuration;
-// rated watts and floor are physics and stay.
+// configure draws what an operator may write into the node's configuration; rated watts and floor are physics and stay.
 func (n *node) configure(r random) {
 	n.spec.FailSafe = n.spec.Floor + r.watts(0, 30)
 	n.spec.Max = min(n.spec.Rated, n.spec.FailSafe+r.watts(20, 150))
@@ -97,9 +101,8 @@ func (n *node) now() lease.Instant {
 	return lease.Instant{Boot: boot, Awake: boot - slept}
 }
 
-// boot starts powerd: it adopts what is on disk and writes the fail-safe cap it
-// has stored, or the lowest that it can hold when it remembers nothing: a
-// fail-safe cap that only its configuration has is not committed yet.
+// boot starts powerd: it adopts what is on disk and writes the fail-safe cap it has stored, or the lowest that it can hold when it remembers
+// nothing: a fail-safe cap that only its configuration has is not committed yet.
 func (n *node) boot() {
 	n.w.start(&n.process)
 	n.pid = n.random.Uint64() | 1
@@ -121,6 +124,7 @@ func (n *node) boot() {
 
 // crash is kill -9 of powerd: hardware keeps what it holds.
 func (n *node) crash() {
+	n.fallAsleep(false)
 	n.w.kill(&n.process)
 	n.w.tracef("%s killed holding %v", n.name, n.hw.held)
 	if n.random.chance(0.5) {
@@ -133,8 +137,7 @@ func (n *node) released(id string) {
 	if n.asking != id {
 		return
 	}
-	n.w.hit("originals_restored")
-	n.w.tracef("%s released", n.name)
+	n.w.happens("originals_restored", "%s released", n.name)
 	n.w.kill(&n.process)
 	n.lose()
 	n.hw.booting = false
@@ -210,11 +213,22 @@ func (n *node) carryOut(outputs []lease.Output) {
 		case lease.Beat:
 			n.report()
 		case lease.Took:
-			n.took(o)
+			n.w.judge.took(n, o.Grant, o.Before)
+			if o.Before != o.Grant.Stamp {
+				n.w.tracef("%s took %v of %v", n.name, o.Grant.Cap, o.Grant.Stamp)
+			}
 		case lease.Refused:
-			n.w.hit(refusalMark(o.Err))
+			for why, mark := range map[error]string{
+				lease.ErrOtherProcess: "grant_for_other_process", lease.ErrStale: "grant_stale",
+				lease.ErrRanOut: "grant_too_late", lease.ErrBraked: "grant_under_brake",
+			} {
+				if errors.Is(o.Err, why) {
+					n.w.hit(mark)
+				}
+			}
 		case lease.Lost:
-			n.w.hit(endMark(o.Why))
+			marks := map[lease.Ended]string{lease.Suspended: "lease_ended_by_suspend", lease.Braked: "lease_ended_by_brake"}
+			n.w.hit(cmp.Or(marks[o.Why], "lease_ran_out"))
 			n.w.tracef("%s to fail-safe %v: %v", n.name, n.exchange.Memory().FailSafe, o.Why)
 		}
 	}
@@ -248,7 +262,7 @@ func (n *node) report() {
 
 // granted is a lease arriving.
 func (n *node) granted(from *server, g lease.Grant) {
-	n.leader = from.id
+	n.leader = from.address
 	if n.exchange.Leaving() {
 		n.w.hit("grant_while_leaving")
 	} else {
@@ -258,33 +272,169 @@ func (n *node) granted(from *server, g lease.Grant) {
 	n.carryOut(n.exchange.Grant(g, n.now()))
 }
 
-// waits is the leader's message that the node is granted no lease yet.
-func (n *node) waits(from *server, lifted uint64) {
-	n.leader = from.id
-	n.exchange.Waits(lifted)
-}
-
 // wouldTake reports whether the node would take the grant, did it arrive now.
 func (n *node) wouldTake(g lease.Grant) bool { return n.exchange.Consider(g, n.now()) == nil }
 
 // store makes the memory durable and confirms it later; a crash may fall in between.
 func (n *node) store(m lease.Memory) {
-	n.w.timer(&n.process, n.syncDelay(), func() {
+	n.w.timer(&n.process, n.w.syncDelay(n.random)+max(0, n.frozen-n.w.now), func() {
 		n.disk = m
-		n.w.judge.stored(n)
+		k := n.w.judge.of(n)
+		k.stored = max(k.stored, m.Brake)
 		n.w.timer(&n.process, n.random.upTo(time.Millisecond), func() { n.carryOut(n.exchange.Stored(nil, n.now())) })
 	})
 }
 
-// syncDelay is how long a write to the node's disk takes to be durable.
-func (n *node) syncDelay() time.Duration {
-	return n.w.syncDelay(n.random) + max(0, n.frozen-n.w.now)
+// hardware is what a node's machine is beneath powerd: the limit that it holds, what its work would draw, and the energy that it has drawn.
+type hardware struct {
+	held    units.Power  // the limit in force: what the node may draw now
+	want    units.Power  // the limit last written
+	load    units.Power  // what its work would draw without a limit
+	next    units.Power  // load from the next sample on
+	drawn   units.Energy // since the schedule began, true
+	since   time.Duration
+	writing uint64        // numbers the writes; a write of an earlier powerd is void
+	booting bool          // rebooted, no limit verified since
+	rival   bool          // another program has raised the limit since powerd wrote it
+	raised  time.Duration // when that was
+	failed  bool          // the newest write had no effect
+	deaf    time.Duration // until when writes have no effect and nothing can be read
+	stuck   time.Duration // until when no lower limit takes effect
+	unbound bool          // the limit reads back and binds nothing
+	off     bool          // no power
+	cord    string        // the order that keeps it without power until it is answered
 }
 
-// took judges a lease that has been taken.
-func (n *node) took(o lease.Took) {
-	n.w.judge.took(n, o.Grant, o.Before)
-	if o.Before != o.Grant.Stamp {
-		n.w.tracef("%s took %v of %v", n.name, o.Grant.Cap, o.Grant.Stamp)
+// draw is what the machine draws at this moment.
+func (n *node) draw() units.Power {
+	if n.hw.off || n.sleep > 0 {
+		return 0
+	}
+	if n.hw.unbound {
+		return n.spec.Rated
+	}
+	return min(n.hw.held, n.hw.load)
+}
+
+// integrate counts what was drawn until now. It comes before every change of what is drawn.
+func (n *node) integrate() {
+	d := n.w.now - n.hw.since
+	n.hw.since = n.w.now
+	if d <= 0 {
+		return
+	}
+	n.hw.drawn += n.draw().For(d)
+	n.w.judge.drew(n, n.draw(), d)
+}
+
+// write puts a limit into hardware. A higher one may be in force at once; a lower one is in force some time later.
+func (n *node) write(p units.Power) {
+	n.hw.want = p
+	if !n.spec.Controlled {
+		return
+	}
+	if n.hw.failed = n.deaf(); n.hw.failed {
+		n.w.hit("write_failed")
+		return
+	}
+	if p >= n.hw.held {
+		n.settle(p)
+		return
+	}
+	write := n.hw.writing
+	n.w.add(n.writeDelay(), func() {
+		if n.hw.writing == write && !n.hw.off {
+			n.settle(max(n.hw.want, min(n.hw.held, p)))
+		}
+	})
+}
+
+// deaf reports whether the machine's controls fail now.
+func (n *node) deaf() bool { return n.w.now < n.hw.deaf }
+
+// settle is the moment at which the hardware holds p.
+func (n *node) settle(p units.Power) {
+	n.integrate()
+	changed := p != n.hw.held
+	n.hw.held = p
+	if p <= n.hw.want {
+		n.hw.booting, n.hw.rival = false, false
+	}
+	n.w.judge.moved = true
+	n.w.judge.turned(n)
+	if changed {
+		n.w.tracef("%s holds %v", n.name, p)
+		n.w.enter(&n.process, n.turn)
+	}
+}
+
+// lose is the moment at which the machine forgets its limit: it draws whatever it can, until the next one is verified.
+func (n *node) lose() {
+	n.integrate()
+	n.hw.writing++
+	n.hw.held, n.hw.want, n.hw.booting = n.spec.Rated, n.spec.Rated, true
+	n.w.judge.moved = true
+	n.w.judge.turned(n)
+}
+
+// plug switches the machine's power.
+func (n *node) plug(on bool) {
+	n.integrate()
+	n.hw.off, n.hw.held, n.hw.want = !on, 0, 0
+	n.hw.writing++
+	n.hw.booting, n.hw.rival = false, false
+	n.slept, n.sleep = 0, 0
+	n.w.judge.moved = true
+	n.w.judge.turned(n)
+	n.w.tracef("%s has power: %v", n.name, on)
+	if on {
+		n.lose()
+		n.clock.base, n.clock.booted = time.Second, n.w.now
+	}
+}
+
+// writeDelay is how long hardware takes to obey a lower limit, verified.
+func (n *node) writeDelay() time.Duration {
+	w, r := n.w, n.random
+	d, late, stuck := 2*time.Millisecond+r.upTo(40*time.Millisecond), r.chance(w.slowWrite), r.chance(w.stuck)
+	lateBy, stuckFor := r.upTo(1500*time.Millisecond), r.upTo(15*time.Second)
+	if late {
+		w.hit("limit_applied_late")
+		d += lateBy
+	}
+	if stuck {
+		w.hit("limit_stuck")
+		d += stuckFor
+	}
+	return max(d, n.hw.stuck-w.now)
+}
+
+// watchdog lets what a domain with lost-charge fail-safe trusts in come true at the very last moment: the lease that has just been taken is
+// over, and within the settle time the node has been brought to its fail-safe cap. One without a lease has been by the settle time after it
+// stopped.
+func (w *world) watchdog(n *node, k *charged) {
+	if !w.on["lost-charge"] {
+		return
+	}
+	leased := k.leased
+	at := max(k.ends, w.now) + w.timing.Settle
+	w.add(at-w.now, func() {
+		if k.leased != leased || n.hw.off || n.hw.booting || !n.spec.Controlled {
+			return
+		}
+		if low := max(n.disk.FailSafe, n.spec.Floor); n.hw.held > low {
+			w.hit("watchdog_bit")
+			n.hw.writing++
+			n.hw.want = low
+			n.settle(low)
+		}
+	})
+}
+
+// wander changes what a node's work would draw, now and then.
+func (n *node) wander() {
+	changes, part := n.random.chance(n.w.restless), n.random.Float64()
+	if n.w.now < n.w.calm && changes {
+		n.hw.next = n.spec.Floor + units.Power(part*float64(n.spec.Rated-n.spec.Floor))
 	}
 }

@@ -12,38 +12,27 @@ import (
 	"headroom/units"
 )
 
-// order is a request of an operator, repeated under the same
-// id until it is answered.
+// order is a request of an operator, repeated under the same id until it is answered.
 type order struct {
-	id   string
-	what string
-	// make completes the command on the state of the leader that carries it out; nil for a read.
-	make func(leader.View, *ledger.Command) error
-	// actor is who makes the request; "operator" where it is empty.
-	actor string
-	// after, when set, learns of the answer.
-	after func(error)
-	// check, when set, is the revision that the operator has planned on.
-	check  *uint64
+	id     string
+	what   string
+	actor  string                                   // who makes the request; "operator" where it is empty
+	set    func(*ledger.Command)                    // completes the command
+	make   func(leader.View, *ledger.Command) error // does so on the state of the leader that carries it out; a read has neither
+	after  func(error)                              // when set, learns of the answer
+	check  *uint64                                  // when set, is the revision that the operator has planned on
 	force  bool
 	leaver *node // set when it is this node's request to be released
+	group  int   // beginning of the servers in which it was made
+	done   bool
+	tries  int
 
-	group int // beginning of the servers in which it was made
-	done  bool
-	tries int
-
-	// For the history: what was requested and what was seen.
-	input any
+	input any // for the history: what was requested, and the number of the operation
 	op    int
 }
 
 // errNothingToDo answers an order that no longer makes sense.
 var errNothingToDo = errors.New("nothing to do")
-
-const (
-	orderPause = 3 * time.Second
-	orderTries = 5
-)
 
 // ask gives the order a number and hands it to a server.
 func (w *world) ask(o *order) {
@@ -57,10 +46,9 @@ func (w *world) ask(o *order) {
 	w.askAgain(o)
 }
 
-// askAgain hands the order to a server that takes itself for the leader. An
-// order that was sent to servers that were begun again since is given up.
+// askAgain hands the order to a server that takes itself for the leader, until the servers are begun again.
 func (w *world) askAgain(o *order) {
-	if o.done || o.tries >= orderTries || o.group != w.group {
+	if o.done || o.tries >= 5 || o.group != w.group {
 		return
 	}
 	if o.tries++; o.tries > 1 {
@@ -69,10 +57,10 @@ func (w *world) askAgain(o *order) {
 	r := w.random(o.id, o.tries)
 	leads := slices.DeleteFunc(slices.Clone(w.servers), func(s *server) bool { return !s.up || s.lead == nil })
 	if delay := r.upTo(5 * time.Millisecond); len(leads) > 0 {
-		s := leads[r.IntN(len(leads))]
+		s := pick(r, leads)
 		w.add(delay, func() { w.enter(&s.process, func() { s.ordered(o) }) })
 	}
-	w.add(orderPause, func() { w.askAgain(o) })
+	w.add(3*time.Second, func() { w.askAgain(o) })
 }
 
 // answered is the answer reaching the operator.
@@ -93,24 +81,7 @@ func (w *world) answered(o *order, output any, err error) {
 // seen is the power tree as operators see it.
 func (w *world) seen() *ledger.State { return w.judge.state }
 
-// someDomain is a domain of the tree, in order of names.
-func (w *world) someDomain(r random) (ledger.Domain, bool) {
-	list := w.seen().Domains
-	if len(list) == 0 {
-		return ledger.Domain{}, false
-	}
-	return list[pick(r, sortedKeys(list))], true
-}
-
-func (w *world) someKnownNode(r random) (ledger.Node, bool) {
-	list := w.seen().Nodes
-	if len(list) == 0 {
-		return ledger.Node{}, false
-	}
-	return list[pick(r, sortedKeys(list))], true
-}
-
-func pick(r random, names []string) string { return names[r.IntN(len(names))] }
+func pick[T any](r random, list []T) T { return list[r.IntN(len(list))] }
 
 // someBudget is a budget for a domain, between too little and ample.
 func (w *world) someBudget(r random, d ledger.Domain) units.Power {
@@ -130,11 +101,7 @@ func (w *world) someBudget(r random, d ledger.Domain) units.Power {
 	return min(max(units.Watt, to), d.Usable())
 }
 
-func (w *world) orderBudget(r random) {
-	d, ok := w.someDomain(r)
-	if !ok {
-		return
-	}
+func (w *world) orderBudget(r random, d ledger.Domain) {
 	o := &order{what: "budget", force: r.chance(0.3)}
 	if r.chance(0.2) {
 		revision := w.seen().PowerRevision
@@ -147,25 +114,18 @@ func (w *world) orderBudget(r random) {
 func (w *world) askBudget(o *order, d ledger.Domain, to units.Power, until int64) {
 	o.input = budgetInput{domain: d.Name, to: to}
 	o.make = func(v leader.View, c *ledger.Command) error {
-		b := leader.Budget{Domain: d.Name, To: to, Force: o.force, Until: until}
-		return b.Build(v, c)
+		return (&leader.Budget{Domain: d.Name, To: to, Force: o.force, Until: until}).Build(v, c)
 	}
 	w.ask(o)
 }
 
 // orderTimed requests a budget that comes back by the clock, or a schedule.
-func (w *world) orderTimed(r random) {
-	d, ok := w.someDomain(r)
-	if !ok {
-		return
-	}
+func (w *world) orderTimed(r random, d ledger.Domain) {
 	to, name := w.someBudget(r, d), fmt.Sprintf("s%d", r.IntN(2))
 	switch r.IntN(5) {
 	case 0:
-		w.ask(&order{what: "schedule", make: func(_ leader.View, c *ledger.Command) error {
-			c.Schedule = &ledger.SetSchedule{Name: name, Domain: d.Name, Cron: "* * * * *", Budget: to, Force: true}
-			return nil
-		}})
+		x := &ledger.SetSchedule{Name: name, Domain: d.Name, Cron: "* * * * *", Budget: to, Force: true}
+		w.ask(&order{what: "schedule", set: func(c *ledger.Command) { c.Schedule = x }})
 	case 1:
 		w.ask(&order{what: "no-schedule", make: func(v leader.View, c *ledger.Command) error {
 			c.RemoveSchedule = &ledger.Named{Name: name}
@@ -181,11 +141,7 @@ func (w *world) orderTimed(r random) {
 }
 
 // orderDomain changes the settings of a domain, or adds or removes one.
-func (w *world) orderDomain(r random) {
-	d, ok := w.someDomain(r)
-	if !ok {
-		return
-	}
+func (w *world) orderDomain(r random, d ledger.Domain) {
 	set, extra := &ledger.SetDomain{Name: d.Name}, fmt.Sprintf("rack/x%d", r.IntN(2))
 	switch r.IntN(6) {
 	case 0:
@@ -196,7 +152,7 @@ func (w *world) orderDomain(r random) {
 		set.BootNodes = new(r.IntN(3))
 	case 3:
 		if w.on["lost-charge"] {
-			set.LostCharge = new([]ledger.LostCharge{ledger.LostInherit, ledger.LostKeep, ledger.LostFailSafe}[r.IntN(3)])
+			set.LostCharge = new(pick(r, []ledger.LostCharge{ledger.LostInherit, ledger.LostKeep, ledger.LostFailSafe}))
 		}
 	case 4:
 		*set = ledger.SetDomain{Name: extra, Parent: d.Name, Budget: w.someBudget(r, d)}
@@ -204,24 +160,14 @@ func (w *world) orderDomain(r random) {
 			set.Parent, set.Budget = "", 0
 		}
 	default:
-		w.ask(&order{what: "no-domain", make: func(_ leader.View, c *ledger.Command) error {
-			c.RemoveDomain = &ledger.Named{Name: extra}
-			return nil
-		}})
+		w.ask(&order{what: "no-domain", set: func(c *ledger.Command) { c.RemoveDomain = &ledger.Named{Name: extra} }})
 		return
 	}
-	w.ask(&order{what: "domain", make: func(_ leader.View, c *ledger.Command) error {
-		c.Domain = set
-		return nil
-	}})
+	w.ask(&order{what: "domain", set: func(c *ledger.Command) { c.Domain = set }})
 }
 
 // orderSettings changes the operators' settings of a node, or takes them back.
-func (w *world) orderSettings(r random) {
-	n, ok := w.someKnownNode(r)
-	if !ok {
-		return
-	}
+func (w *world) orderSettings(r random, n ledger.Node) {
 	x := n.Settings
 	switch r.IntN(6) {
 	case 0:
@@ -239,65 +185,40 @@ func (w *world) orderSettings(r random) {
 }
 
 func (w *world) askSettings(node string, x ledger.Settings) {
-	w.ask(&order{what: "settings", make: func(_ leader.View, c *ledger.Command) error {
-		c.Node = &ledger.SetNode{Node: node, Settings: x}
-		return nil
-	}})
+	w.ask(&order{what: "settings", set: func(c *ledger.Command) { c.Node = &ledger.SetNode{Node: node, Settings: x} }})
 }
 
-func (w *world) orderMove(r random) {
-	n, ok := w.someKnownNode(r)
-	d, _ := w.someDomain(r)
-	if ok {
-		w.ask(&order{what: "move", make: func(_ leader.View, c *ledger.Command) error {
-			c.Move = &ledger.MoveNode{Node: n.Name, To: d.Name}
-			return nil
-		}})
-	}
+func (w *world) orderMove(r random, n ledger.Node) {
+	to := pick(r, sortedKeys(w.seen().Domains))
+	w.ask(&order{what: "move", set: func(c *ledger.Command) { c.Move = &ledger.MoveNode{Node: n.Name, To: to} }})
 }
 
-func (w *world) orderDrain(r random) {
-	if n, ok := w.someKnownNode(r); ok {
-		resume := n.Drained || r.chance(0.2)
-		w.ask(&order{what: "drain", make: func(_ leader.View, c *ledger.Command) error {
-			c.Drain = &ledger.DrainNode{Node: n.Name, Resume: resume}
-			return nil
-		}})
-	}
+func (w *world) orderDrain(r random, n ledger.Node) {
+	resume := n.Drained || r.chance(0.2)
+	w.ask(&order{what: "drain", set: func(c *ledger.Command) { c.Drain = &ledger.DrainNode{Node: n.Name, Resume: resume} }})
 }
 
-// orderRemove takes a node out of the cluster without a word on whether it is off:
-// one that does not run, if there is one, since others are refused.
-func (w *world) orderRemove(r random) {
-	n, ok := w.someKnownNode(r)
+// orderRemove takes a node out of the cluster without a word on whether it is off: one that does not run, or it is refused.
+func (w *world) orderRemove(_ random, n ledger.Node) {
 	for _, x := range w.nodes {
 		if known, there := w.seen().Nodes[x.spec.Node]; there && !x.up {
 			n = known
 			break
 		}
 	}
-	if ok {
-		w.ask(&order{what: "remove", make: leader.Remove(n.Name, false)})
-	}
+	w.ask(&order{what: "remove", make: leader.Remove(n.Name, false)})
 }
 
 func (w *world) orderPolicy(r random) {
-	p := budget.Policies()[r.IntN(len(budget.Policies()))]
-	w.ask(&order{what: "policy", make: func(_ leader.View, c *ledger.Command) error {
-		c.Policy = &ledger.Named{Name: string(p)}
-		return nil
-	}})
+	p := pick(r, budget.Policies())
+	w.ask(&order{what: "policy", set: func(c *ledger.Command) { c.Policy = &ledger.Named{Name: string(p)} }})
 }
 
 // orderRead reads what is in force.
 func (w *world) orderRead(random) { w.ask(&order{what: "read", input: readInput{}}) }
 
 // orderSprint requests a sprint budget, a sprint, or the end of one.
-func (w *world) orderSprint(r random) {
-	d, ok := w.someDomain(r)
-	if !ok {
-		return
-	}
+func (w *world) orderSprint(r random, d ledger.Domain) {
 	switch kind := r.IntN(10); {
 	case d.Sprint == nil || kind == 0:
 		w.askSprintBudget(r, d)
@@ -319,29 +240,17 @@ func (w *world) askSprintBudget(r random, d ledger.Domain) {
 	w.askPot(x)
 }
 
-// askPot requests a sprint budget.
 func (w *world) askPot(x *ledger.SetSprintBudget) {
-	w.ask(&order{what: "sprint-budget", make: func(_ leader.View, c *ledger.Command) error {
-		c.SprintBudget = x
-		return nil
-	}})
+	w.ask(&order{what: "sprint-budget", set: func(c *ledger.Command) { c.SprintBudget = x }})
 }
 
 func (w *world) cancelSprint(r random) {
-	var open []string
-	for _, p := range w.seen().SprintsByTime() {
-		if p.Open() {
-			open = append(open, p.ID)
-		}
-	}
+	open := slices.DeleteFunc(w.seen().SprintsByTime(), func(p ledger.Sprint) bool { return !p.Open() })
 	if len(open) == 0 {
 		return
 	}
-	id := pick(r, open)
-	w.ask(&order{what: "end-sprint", input: sprintInput{id: id}, make: func(_ leader.View, c *ledger.Command) error {
-		c.EndSprint = &ledger.EndSprint{ID: id, Why: "cancelled"}
-		return nil
-	}})
+	x := &ledger.EndSprint{ID: pick(r, open).ID, Why: "cancelled"}
+	w.ask(&order{what: "end-sprint", input: sprintInput{id: x.ID}, set: func(c *ledger.Command) { c.EndSprint = x }})
 }
 
 // askSprint requests a sprint of some nodes, most often one that fits.
@@ -362,22 +271,119 @@ func (w *world) askSprint(r random, d ledger.Domain) {
 			more = min(more, w.judge.headroom(n.Domain)/units.Power(len(nodes)))
 		}
 	}
-	if more < 2*units.Watt || len(nodes) == 0 {
-		return
-	}
 	for _, n := range nodes {
 		x.Caps = append(x.Caps, ledger.Target{Node: n.Name, Cap: min(n.Rated, n.Target+more)})
 	}
-	w.askGrant(x)
+	if more >= 2*units.Watt && len(nodes) > 0 {
+		w.askGrant(x)
+	}
 }
 
 // askGrant requests a sprint, which is named after the order.
 func (w *world) askGrant(x *ledger.GrantSprint) {
 	o := &order{what: "sprint", input: sprintInput{grant: true}}
-	o.make = func(_ leader.View, c *ledger.Command) error {
+	o.set = func(c *ledger.Command) {
 		x.ID = o.id
 		c.Sprint = x
-		return nil
 	}
 	w.ask(o)
+}
+
+// orderJob is what a scheduler and the job loop request: a job with a floor, its uncapped finish time, an early stop, tasks dropped or the
+// end. All is requested again while no answer comes, and an old request may be repeated much later.
+func (w *world) orderJob(r random) {
+	running := w.runningJobs()
+	if len(running) == 0 || len(running) < 3 && r.chance(0.2) {
+		w.orderNewJob(r)
+		return
+	}
+	id := pick(r, running)
+	tasks := jobTasks(id)
+	switch kind := r.IntN(10); {
+	case kind == 0:
+		x := &ledger.FinishJob{ID: id, State: ledger.JobDone, Tasks: tasks, Done: tasks, Runtime: time.Minute}
+		w.askJob("finish-job", func(c *ledger.Command) { c.Finish = x })
+	case kind == 1:
+		x := &ledger.SetUncapped{ID: id, Uncapped: r.between(time.Second, time.Minute)}
+		w.askJob("uncapped", func(c *ledger.Command) { c.SetUncapped = x })
+	case kind < 5:
+		least := ledger.LeastTasks(w.seen().Jobs[id].Floor, tasks)
+		if r.chance(0.4) { // above the floor, or below it
+			least = uint32(r.IntN(int(tasks) + 1))
+		}
+		w.askJob("stop-job", func(c *ledger.Command) { c.StopJob = &ledger.StopJob{ID: id, Tasks: tasks, MinTasks: least} })
+	default:
+		w.orderDrops(r, id)
+	}
+}
+
+func (w *world) runningJobs() (running []string) {
+	for _, id := range sortedKeys(w.seen().Jobs) {
+		if w.seen().Jobs[id].State == ledger.JobAccepted {
+			running = append(running, id)
+		}
+	}
+	return running
+}
+
+// orderDeflation requests a drop ratio, at times beyond the floor, lower than before or by another seed.
+func (w *world) orderDeflation(r random) {
+	running := w.runningJobs()
+	if len(running) == 0 {
+		w.orderNewJob(r)
+		return
+	}
+	id := pick(r, running)
+	theta := ledger.MostTheta(w.seen().Jobs[id].Floor) * r.Float64()
+	if r.chance(0.3) {
+		theta = r.Float64()
+	}
+	x := &ledger.DeflateJob{ID: id, Theta: theta, Seed: uint64(r.IntN(10) / 9)}
+	w.askJob("deflate", func(c *ledger.Command) { c.DeflateJob = x })
+}
+
+func (w *world) orderNewJob(r random) {
+	n := len(w.seen().Jobs)
+	x := ledger.Job{ID: fmt.Sprintf("job-%d", n), Class: "low", State: ledger.JobAccepted, Submitted: int64(n)}
+	x.Floor = pick(r, []float64{0.3, 0.5, 0.75, 0.9, 1})
+	if namesDrops(x.ID) {
+		x.Engine = "yarn"
+	}
+	w.askJob("job", func(c *ledger.Command) { c.Job = &x })
+}
+
+// jobTasks is how many map tasks a job has, by its id: 7 to 24.
+func jobTasks(id string) uint32 {
+	sum := uint32(0)
+	for _, b := range []byte(id) {
+		sum = sum*31 + uint32(b)
+	}
+	return 7 + sum%18
+}
+
+// namesDrops reports whether a job is of an engine whose drops are recorded one by one under
+// a drop ratio too; of others the ratio leaves tasks out beside those that are recorded.
+func namesDrops(id string) bool { return jobTasks(id)%2 == 0 }
+
+// orderDrops requests that some tasks be dropped, at times those requested before, out of order.
+func (w *world) orderDrops(r random, id string) {
+	tasks := int(jobTasks(id))
+	first := r.IntN(tasks)
+	x := &ledger.DropTasks{ID: id, Of: uint32(tasks), Ranges: []ledger.TaskRange{{First: uint32(first), Last: uint32(min(tasks-1, first+r.IntN(4)))}}}
+	if again := r.chance(0.3); again && len(w.drops) > 0 {
+		x = pick(r, w.drops)
+	}
+	w.drops = append(w.drops, x)
+	o := w.askJob("drop", func(c *ledger.Command) { c.DropTasks = x })
+	o.after = func(err error) {
+		if err == nil && o.group == w.group {
+			w.judge.dropsTold(x)
+		}
+	}
+}
+
+func (w *world) askJob(what string, set func(*ledger.Command)) *order {
+	o := &order{what: what, actor: "scheduler", set: set}
+	w.ask(o)
+	return o
 }

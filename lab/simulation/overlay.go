@@ -1,12 +1,10 @@
 package simulation
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,44 +17,34 @@ import (
 	"headroom/internal/cli"
 )
 
-// A build with sabotages is made of the same sources with go build -overlay: every
-// sabotage stands in it, and is chosen by name when it runs. What is shipped has none.
+// A build with sabotages has every one of them, by go build -overlay, and chooses by name. What is shipped has none.
 
 const (
-	// chooserPackage is added by the overlay: On reports whether a sabotage was chosen.
-	chooserPackage = "headroom/internal/sabotage"
-	chooserSource  = `// Package sabotage chooses which rule of the design is broken in this build.
+	chooserSource = `// Package sabotage chooses which rule of the design is broken in this build.
 package sabotage
 
-var chosen string
-
-// Choose breaks a rule by name.
-func Choose(name string) { chosen = name }
+// Chosen is the name of the rule.
+var Chosen string
 
 // On reports whether a rule is broken.
-func On(name string) bool { return chosen == name }
+func On(name string) bool { return Chosen == name }
 `
-	// choosingFile takes the place of choose.go.
-	choosingFile   = "lab/simulation/choose.go"
 	choosingSource = `package simulation
 
 import "headroom/internal/sabotage"
 
 func choose(name string) bool {
-	sabotage.Choose(name)
+	sabotage.Chosen = name
 	return true
 }
 `
 )
 
-// errSources means that the sources are not at hand.
-var errSources = errors.New("sabotages need the source tree and a Go toolchain: run inside a checkout")
-
 // sourceTree is the folder of the module that the working folder belongs to.
 func sourceTree(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "headroom").Output()
 	if err != nil {
-		return "", fmt.Errorf("%w (%w)", errSources, err)
+		return "", fmt.Errorf("sabotages need the source tree and a Go toolchain: run inside a checkout (%w)", err)
 	}
 	return strings.TrimSpace(string(out)), nil
 }
@@ -64,7 +52,7 @@ func sourceTree(ctx context.Context) (string, error) {
 // writeOverlay writes the changed files and overlay.json into dir, and gives the latter's path.
 func writeOverlay(root, dir string) (string, error) {
 	changed := map[string]string{}
-	for _, s := range append(sabotages(), hiddenSabotages()...) {
+	for _, s := range append(sabotages(), hiddenSabotage()) {
 		for _, e := range s.edits {
 			if _, ok := changed[e.file]; !ok {
 				data, err := os.ReadFile(filepath.Join(root, filepath.Clean(e.file)))
@@ -81,9 +69,9 @@ func writeOverlay(root, dir string) (string, error) {
 		}
 	}
 	for file, text := range changed {
-		changed[file] = strings.Replace(text, "\nimport ", "\nimport \""+chooserPackage+"\"\nimport ", 1)
+		changed[file] = strings.Replace(text, "\nimport ", "\nimport \"headroom/internal/sabotage\"\nimport ", 1)
 	}
-	changed[strings.TrimPrefix(chooserPackage, "headroom/")+"/sabotage.go"], changed[choosingFile] = chooserSource, choosingSource
+	changed["internal/sabotage/sabotage.go"], changed["lab/simulation/choose.go"] = chooserSource, choosingSource
 	replace := map[string]string{}
 	for file, text := range changed {
 		at := filepath.Join(dir, strings.ReplaceAll(file, "/", "_"))
@@ -92,10 +80,7 @@ func writeOverlay(root, dir string) (string, error) {
 		}
 		replace[filepath.Join(root, file)] = at
 	}
-	data, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		return "", fmt.Errorf("simulation: overlay: %w", err)
-	}
+	data, _ := json.Marshal(map[string]any{"Replace": replace}) // strings always have a form in JSON
 	at := filepath.Join(dir, "overlay.json")
 	return at, os.WriteFile(at, data, 0o600)
 }
@@ -108,26 +93,7 @@ func (e edit) apply(name, text string) (string, error) {
 	return strings.Replace(text, e.old, strings.ReplaceAll(e.new, "BROKEN", fmt.Sprintf("sabotage.On(%q)", name)), 1), nil
 }
 
-// buildSabotaged builds a powerlab with all sabotages into dir and gives its path.
-func buildSabotaged(ctx context.Context, dir string) (string, error) {
-	root, err := sourceTree(ctx)
-	if err != nil {
-		return "", err
-	}
-	overlay, err := writeOverlay(root, dir)
-	if err != nil {
-		return "", err
-	}
-	program := filepath.Join(dir, "powerlab")
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-overlay", overlay, "-o", program, "headroom/lab/cmd/powerlab")
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("simulation: build with sabotages: %w: %s", err, out)
-	}
-	return program, nil
-}
-
-// runSabotaged runs this command in a build with sabotages; its output is the command's.
+// runSabotaged runs this command in a build with all sabotages; its output is the command's.
 func runSabotaged(cmd *cobra.Command) error {
 	dir, err := os.MkdirTemp("", "powerlab-sabotage-*")
 	if err != nil {
@@ -135,61 +101,29 @@ func runSabotaged(cmd *cobra.Command) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	cli.Notef(cmd.ErrOrStderr(), "building the programs with sabotages")
-	program, err := buildSabotaged(cmd.Context(), dir)
+	root, err := sourceTree(cmd.Context())
 	if err != nil {
 		return &cli.Error{Code: "no-sources", Message: err.Error(), Hint: "run it in the source tree with a Go toolchain", Err: err}
 	}
+	overlay, err := writeOverlay(root, dir)
+	if err != nil {
+		return err
+	}
+	program := filepath.Join(dir, "powerlab")
+	build := exec.CommandContext(cmd.Context(), "go", "build", "-buildvcs=false", "-overlay", overlay, "-o", program, "headroom/lab/cmd/powerlab")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("simulation: build with sabotages: %w: %s", err, out)
+	}
 	args := []string{"simulate"}
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		value := f.Value.String()
-		if list, ok := f.Value.(pflag.SliceValue); ok {
-			value = strings.Join(list.GetSlice(), ",")
-		}
-		args = append(args, "--"+f.Name+"="+value)
-	})
+	cmd.Flags().Visit(func(f *pflag.Flag) { args = append(args, "--"+f.Name+"="+f.Value.String()) })
 	child := exec.CommandContext(cmd.Context(), program, args...)
 	child.Cancel = func() error { return child.Process.Signal(os.Interrupt) }
-	child.WaitDelay = childWait
-	child.Stdout = cmd.OutOrStdout()
-	said, err := child.StderrPipe()
-	if err == nil {
-		err = child.Start()
+	child.WaitDelay = 5 * time.Second
+	child.Stdout, child.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
+	err = child.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() > 0 {
+		return &cli.Error{Exit: exit.ExitCode(), Message: "the build with sabotages ended with an error; see above"}
 	}
-	if err != nil {
-		return fmt.Errorf("simulation: %w", err)
-	}
-	verdict := passOn(cmd.ErrOrStderr(), said)
-	if err := child.Wait(); child.ProcessState == nil || child.ProcessState.ExitCode() < 0 {
-		return fmt.Errorf("simulation: %w", err)
-	}
-	if verdict.Exit = child.ProcessState.ExitCode(); verdict.Exit == cli.ExitOK {
-		return nil
-	}
-	return verdict
-}
-
-// childWait is how long an interrupted run may take to end.
-const childWait = 5 * time.Second
-
-// passOn passes the lines of a run on, and keeps the error that it ends with.
-func passOn(w io.Writer, said io.Reader) *cli.Error {
-	verdict := &cli.Error{}
-	lines := bufio.NewScanner(said)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var wrapped struct {
-			Error *struct{ Code, Message, Hint string }
-		}
-		switch line := lines.Text(); {
-		case strings.HasPrefix(line, "error: "):
-			verdict.Message = strings.TrimPrefix(line, "error: ")
-		case verdict.Message != "" && strings.HasPrefix(line, "hint: "):
-			verdict.Hint = strings.TrimPrefix(line, "hint: ")
-		case json.Unmarshal([]byte(line), &wrapped) == nil && wrapped.Error != nil:
-			verdict.Code, verdict.Message, verdict.Hint = wrapped.Error.Code, wrapped.Error.Message, wrapped.Error.Hint
-		default:
-			_, _ = fmt.Fprintln(w, line)
-		}
-	}
-	return verdict
+	return err
 }

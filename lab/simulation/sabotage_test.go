@@ -59,14 +59,10 @@ func TestBreakAll(t *testing.T) { allBroken(t, "42") }
 // evidence and its books.
 func TestFiveSabotages(t *testing.T) {
 	for _, name := range []string{"lease-from-receipt", "answer-before-commit", "cut-in-the-next-tick", "old-acknowledgement", "refund-twice"} {
-		out, stderr, exit := brokenBy(t, "--sabotage", name, "--seed", "3", "--no-shrink", "-o", "json")
-		var r Report
-		if err := json.Unmarshal([]byte(out), &r); err != nil || exit != cli.ExitFailed {
-			t.Fatalf("%s: exit %d, %v: %s", name, exit, err, stderr)
-		}
+		_, stderr, exit := brokenBy(t, "--sabotage", name, "--seed", "3")
 		want, _ := findSabotage(name)
-		if r.first().Promise != want.Breaks {
-			t.Errorf("%s: %+v", name, r.first())
+		if exit != cli.ExitFailed || !strings.Contains(stderr, ", "+want.Breaks+" with seed ") {
+			t.Errorf("%s: exit %d: %s", name, exit, stderr)
 		}
 	}
 }
@@ -120,8 +116,8 @@ func TestSabotagedScheduleShrinks(t *testing.T) {
 		t.Errorf("with its sabotage: exit %d: %s", exit, stderr)
 	}
 	least.Sabotage = ""
-	if r, err := least.replay(nil); err != nil || len(r.Violations) != 0 {
-		t.Errorf("without: %v, %+v", err, r.Violations)
+	if r := least.replay(nil); len(r.Violations) != 0 {
+		t.Errorf("without: %+v", r.Violations)
 	}
 }
 

@@ -24,11 +24,8 @@ func TestKeptSeeds(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(file), ".json")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := testkit.Need(os.Open(file))(t)
-			defer func() { _ = f.Close() }()
-			s := testkit.Need(readSchedule(f))(t)
-			r := testkit.Need(s.replay(nil))(t)
-			for _, v := range r.Violations {
+			s := testkit.Need(readSchedule(testkit.Need(os.ReadFile(file))(t)))(t)
+			for _, v := range s.replay(nil).Violations {
 				t.Errorf("%s at %.3f s: %s (once: %s)", v.Promise, v.At, v.What, s.What)
 			}
 			if s.Promise == "" || s.What == "" {
@@ -48,8 +45,9 @@ func TestReadScheduleRefuses(t *testing.T) {
 		"an unknown field": `{"seed":1,"span_ms":5000,"colour":"red"}`,
 		"no span":          `{"seed":1}`,
 		"an unknown class": `{"seed":1,"span_ms":5000,"only":["earthquake"]}`,
+		"an unknown rule":  `{"seed":1,"span_ms":5000,"sabotage":"physics"}`,
 	} {
-		if _, err := readSchedule(strings.NewReader(text)); err == nil {
+		if _, err := readSchedule([]byte(text)); err == nil {
 			t.Errorf("%s is accepted", name)
 		}
 	}

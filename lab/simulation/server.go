@@ -1,14 +1,14 @@
 package simulation
 
 import (
+	"bytes"
 	"slices"
 	"time"
 
 	"headroom/ledger"
 )
 
-// Intervals of the consensus. They are shorter than hashicorp/raft's defaults
-// by a constant, which only makes leaderships change more often.
+// Intervals of the consensus. They are shorter than hashicorp/raft's defaults by a constant, which only makes leaderships change more often.
 const (
 	beatEvery   = 150 * time.Millisecond // leader to followers
 	electionMin = 500 * time.Millisecond
@@ -36,19 +36,14 @@ type entry struct {
 }
 
 // wallNow is the wall clock of the server.
-func (s *server) wallNow() time.Time {
-	return s.w.wall.Add(s.w.now + s.wallOff)
-}
+func (s *server) wallNow() time.Time { return s.w.wall.Add(s.w.now + s.wallOff) }
 
-// server is one coordinator: consensus, its replica of the ledger, and the
-// leadership while it believes to lead.
+// server is one coordinator: consensus, its replica of the ledger, and the leadership while it believes to lead.
 //
-// Invariant: log[0] is a sentinel; durable < len(log); what is above durable is
-// lost in a crash and was never acknowledged to anybody.
+// Invariant: log[0] is a sentinel; durable < len(log); what is above durable is lost in a crash and was never acknowledged to anybody.
 type server struct {
 	process
 	w     *world
-	id    int
 	clock clock
 	group int // which beginning of the servers it belongs to
 
@@ -56,7 +51,6 @@ type server struct {
 	frozen  time.Duration // until when its disk stands still
 	length  time.Duration // of leases, by its own configuration
 	gone    bool          // its disk is gone, and it has not been replaced yet
-	gossip  gossip
 
 	// On disk.
 	term     uint64
@@ -84,8 +78,7 @@ type server struct {
 	proofs   []*proof // that wait for a majority
 }
 
-// proof is a question whether this server leads: a majority has to answer what was sent
-// after it began.
+// proof is a question whether this server leads: a majority has to answer what was sent after it began.
 type proof struct {
 	round uint64
 	by    map[int]bool
@@ -95,25 +88,23 @@ type proof struct {
 // verify runs done once a majority has confirmed that this server leads.
 func (s *server) verify(done func()) {
 	s.round++
-	s.proofs = append(s.proofs, &proof{s.round, map[int]bool{s.id: true}, done})
+	s.proofs = append(s.proofs, &proof{s.round, map[int]bool{s.address: true}, done})
 	s.replicate()
 }
 
 // confirmed is another server's answer to a message of a round.
 func (s *server) confirmed(by int, round uint64) {
-	var left []*proof
 	var done []func()
-	for _, p := range s.proofs {
+	s.proofs = slices.DeleteFunc(s.proofs, func(p *proof) bool {
 		if p.round <= round {
 			p.by[by] = true
 		}
-		if len(p.by) >= s.w.majority() {
+		proven := len(p.by) >= s.w.majority()
+		if proven {
 			done = append(done, p.done)
-		} else {
-			left = append(left, p)
 		}
-	}
-	s.proofs = left
+		return proven
+	})
 	for _, f := range done {
 		f()
 	}
@@ -121,9 +112,14 @@ func (s *server) confirmed(by int, round uint64) {
 
 func (w *world) newServer(id int) *server {
 	r := w.random("computer", id)
-	s := &server{w: w, id: id, voted: nobody, log: make([]entry, 1), clock: w.drawClock(r, +1)}
+	s := &server{w: w, voted: nobody, log: make([]entry, 1), clock: w.drawClock(r, +1)}
 	s.wallOff = r.upTo(200*time.Millisecond) - 100*time.Millisecond
 	s.process = process{name: "c" + string(rune('1'+id)), address: id, random: w.random("server", id)}
+	s.braked = func(generation uint64) {
+		if s.lead != nil {
+			s.lead.braked(generation)
+		}
+	}
 	return s
 }
 
@@ -133,12 +129,7 @@ func (s *server) boot() {
 	s.role, s.hint, s.lead, s.armed, s.proofs = follower, nobody, nil, false, nil
 	s.state, s.commit, s.ticked = ledger.New(), 0, 0
 	if s.snapshot != nil {
-		restored, err := ledger.Restore(s.snapshot)
-		if err != nil {
-			s.w.judge.broken("ledger", "%s cannot restore its snapshot: %v", s.name, err)
-			return
-		}
-		s.state, s.commit = restored, s.snapAt
+		s.state, s.commit = s.w.judge.restore(s.snapshot), s.snapAt
 		s.w.hit("snapshot_restored")
 	}
 	s.applied = s.commit
@@ -183,8 +174,8 @@ func (s *server) arm() {
 
 func (s *server) campaign() {
 	s.term++
-	s.voted, s.role, s.hint = s.id, candidate, nobody
-	s.votes = map[int]bool{s.id: true}
+	s.voted, s.role, s.hint = s.address, candidate, nobody
+	s.votes = map[int]bool{s.address: true}
 	s.w.tracef("%s stands for term %d", s.name, s.term)
 	s.await()
 	term, last := s.term, len(s.log)-1
@@ -201,12 +192,12 @@ func (s *server) asked(by *server, term uint64, last int, lastTerm uint64) {
 	s.follow(term)
 	mine := len(s.log) - 1
 	fresh := lastTerm > s.log[mine].term || lastTerm == s.log[mine].term && last >= mine
-	if term < s.term || !fresh || s.voted != nobody && s.voted != by.id {
+	if term < s.term || !fresh || s.voted != nobody && s.voted != by.address {
 		return
 	}
-	s.voted = by.id
+	s.voted = by.address
 	s.await()
-	s.to(by, func() { by.elected(s.id, term) })
+	s.to(by, func() { by.elected(s.address, term) })
 }
 
 // elected is a vote for this server.
@@ -218,14 +209,11 @@ func (s *server) elected(by int, term uint64) {
 	if len(s.votes) < s.w.majority() {
 		return
 	}
-	s.role, s.hint = leading, s.id
-	s.next, s.match = make([]int, len(s.w.servers)), make([]int, len(s.w.servers))
-	s.replied = make([]time.Duration, len(s.w.servers))
-	for i := range s.next {
-		s.next[i], s.replied[i] = len(s.log), s.w.now
-	}
-	s.w.hit("leader_elected")
-	s.w.tracef("%s leads term %d", s.name, s.term)
+	s.role, s.hint = leading, s.address
+	s.match = make([]int, len(s.w.servers))
+	s.next = slices.Repeat([]int{len(s.log)}, len(s.w.servers))
+	s.replied = slices.Repeat([]time.Duration{s.w.now}, len(s.w.servers))
+	s.w.happens("leader_elected", "%s leads term %d", s.name, s.term)
 	s.beat(s.term)
 	s.takeLead()
 }
@@ -246,15 +234,14 @@ func (s *server) stepDown() {
 	s.await()
 }
 
-// beat keeps followers at bay, and ends a leadership that gets no answer from a majority
-// for as long as the schedule lets it believe.
+// beat keeps followers at bay, and ends a leadership that gets no answer from a majority for as long as the schedule lets it believe.
 func (s *server) beat(term uint64) {
 	if s.role != leading || s.term != term {
 		return
 	}
 	heard := 1
 	for i, at := range s.replied {
-		if i != s.id && s.w.now-at < s.w.conviction {
+		if i != s.address && s.w.now-at < s.w.conviction {
 			heard++
 		}
 	}
@@ -268,8 +255,7 @@ func (s *server) beat(term uint64) {
 	s.w.timer(&s.process, beatEvery, func() { s.beat(term) })
 }
 
-// to sends to another server of the same beginning; what comes from an earlier
-// one finds its connection gone.
+// to sends to another server of the same beginning; what comes from an earlier one finds its connection gone.
 func (s *server) to(peer *server, arrive func()) {
 	group := s.group
 	s.w.send(&s.process, &peer.process, func() {
@@ -288,10 +274,10 @@ func (s *server) replicate() {
 }
 
 func (s *server) replicateTo(peer *server) {
-	prev := s.next[peer.id] - 1
+	prev := s.next[peer.address] - 1
 	entries := slices.Clone(s.log[prev+1 : min(len(s.log), prev+1+sendMost)])
-	term, prevTerm, commit, round := s.term, s.log[prev].term, s.commit, s.round
-	s.to(peer, func() { peer.told(s, message{term, prev, prevTerm, entries, commit, round}) })
+	m := message{s.term, prev, s.log[prev].term, entries, s.commit, s.round}
+	s.to(peer, func() { peer.told(s, m) })
 }
 
 // message is what a leader sends: entries behind prev, or none.
@@ -306,29 +292,28 @@ type message struct {
 
 // told is a message arriving.
 func (s *server) told(by *server, m message) {
-	term, prev, entries := m.term, m.prev, m.entries
-	s.follow(term)
-	if term < s.term {
+	s.follow(m.term)
+	if m.term < s.term {
 		s.reply(by, m.round, s.term, 0, false)
 		return
 	}
 	if s.role != follower {
 		s.stepDown()
 	}
-	s.hint = by.id
+	s.hint = by.address
 	s.await()
-	if prev >= len(s.log) || s.log[prev].term != m.prevTerm {
-		s.reply(by, m.round, term, min(prev-1, len(s.log)-1), false)
+	if m.prev >= len(s.log) || s.log[m.prev].term != m.prevTerm {
+		s.reply(by, m.round, m.term, min(m.prev-1, len(s.log)-1), false)
 		return
 	}
-	changed := s.store(prev, entries)
-	last := prev + len(entries)
+	changed := s.store(m.prev, m.entries)
+	last := m.prev + len(m.entries)
 	s.advance(min(m.commit, last))
 	if !changed {
-		s.reply(by, m.round, term, min(last, s.durable), true)
+		s.reply(by, m.round, m.term, min(last, s.durable), true)
 		return
 	}
-	s.sync(last, func() { s.reply(by, m.round, term, last, true) })
+	s.sync(last, func() { s.reply(by, m.round, m.term, last, true) })
 }
 
 // store puts entries behind prev, and reports whether that changed the log.
@@ -340,7 +325,9 @@ func (s *server) store(prev int, entries []entry) bool {
 		}
 		if at < len(s.log) {
 			s.w.hit("entries_overwritten")
-			s.w.judge.truncates(s, at)
+			if at <= s.commit {
+				s.w.judge.broken("consensus", "%s overwrites committed entry %d", s.name, at)
+			}
 			s.log = slices.Clone(s.log[:at])
 			s.durable = min(s.durable, at-1)
 		}
@@ -350,8 +337,7 @@ func (s *server) store(prev int, entries []entry) bool {
 	return false
 }
 
-// sync writes the log up to last to disk, then calls done, unless the log was
-// overwritten meanwhile. A write that misses its deadline ends the process.
+// sync writes the log up to last to disk, then calls done. A write that misses its deadline ends the process.
 func (s *server) sync(last int, done func()) {
 	term := s.log[last].term
 	freeze := max(0, s.frozen-s.w.now)
@@ -382,15 +368,15 @@ func (s *server) answered(by *server, round, term uint64, match int, ok bool) {
 	if s.role != leading || s.term != term {
 		return
 	}
-	s.replied[by.id] = s.w.now
-	s.confirmed(by.id, round)
+	s.replied[by.address] = s.w.now
+	s.confirmed(by.address, round)
 	if ok {
-		s.match[by.id] = max(s.match[by.id], match)
-		s.next[by.id] = max(s.next[by.id], s.match[by.id]+1)
+		s.match[by.address] = max(s.match[by.address], match)
+		s.next[by.address] = max(s.next[by.address], s.match[by.address]+1)
 		s.count()
 		return
 	}
-	s.next[by.id] = max(s.match[by.id], min(match, s.next[by.id]-1, len(s.log)-1)) + 1
+	s.next[by.address] = max(s.match[by.address], min(match, s.next[by.address]-1, len(s.log)-1)) + 1
 	s.replicateTo(by)
 }
 
@@ -407,14 +393,11 @@ func (s *server) append(data []byte) int {
 	return at
 }
 
-// count commits what a majority has on disk; only entries of the own term are
-// counted (Ongaro and Ousterhout, "In Search of an Understandable Consensus
-// Algorithm", 5.4.2).
+// count commits what a majority has on disk; only entries of the own term are counted (Ongaro and Ousterhout, "In Search of an Understandable
+// Consensus Algorithm", 5.4.2).
 func (s *server) count() {
-	s.match[s.id] = s.durable
-	order := slices.Clone(s.match)
-	slices.Sort(order)
-	at := order[len(order)-s.w.majority()]
+	s.match[s.address] = s.durable
+	at := slices.Sorted(slices.Values(s.match))[len(s.match)-s.w.majority()]
 	if at > s.commit && s.log[at].term == s.term {
 		s.advance(at)
 	}
@@ -439,27 +422,15 @@ func (s *server) apply(at int) {
 	if err == nil && command.Tick != nil {
 		s.ticked = s.now()
 	}
-	s.w.judge.applied(s, at)
+	if want, ok := s.w.judge.snaps[at]; ok && !bytes.Equal(want, s.w.judge.snapshot(s.state)) {
+		s.w.judge.broken("ledger", "the replica of %s differs after entry %d", s.name, at)
+	}
 	if at-s.snapAt >= snapshotGap {
-		s.save(at)
+		s.snapshot, s.snapAt = s.w.save(s).data, at
 	}
 	if s.lead != nil {
 		s.lead.applied(at, result, err)
 	}
-}
-
-func (s *server) save(at int) {
-	data, err := s.state.Snapshot()
-	if err != nil {
-		s.w.judge.broken("ledger", "%s cannot make a snapshot: %v", s.name, err)
-		return
-	}
-	s.snapshot, s.snapAt = data, at
-	x := saved{group: s.group, data: data}
-	if at == len(s.w.judge.log)-1 {
-		x.pots = s.w.judge.sprints.depths()
-	}
-	s.w.saves = append(s.w.saves, x)
 }
 
 func (w *world) majority() int { return len(w.servers)/2 + 1 }

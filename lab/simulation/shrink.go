@@ -15,9 +15,8 @@ type shrinker struct {
 	runs     int
 }
 
-// shrink turns a schedule that breaks a promise into the least one it can find
-// that does so too: fewer classes of faults, fewer occurrences, a shorter span. A
-// schedule that breaks nothing comes back as it is, and false.
+// shrink turns a schedule that breaks a promise into the least one it can find that does so too: fewer classes of faults, fewer occurrences,
+// a shorter span. A schedule that breaks nothing comes back as it is, and false.
 func shrink(s Schedule, promise string) (Schedule, bool) {
 	s.Promise = promise
 	k := &shrinker{}
@@ -27,7 +26,12 @@ func shrink(s Schedule, promise string) (Schedule, bool) {
 	k.classes()
 	k.occurrences()
 	k.classes()
-	k.span()
+	for s = k.best; k.runs < shrinkRuns; s = k.best { // let the faults end earlier
+		s.SpanMS -= (5 * time.Second).Milliseconds()
+		if s.span() < minSpan || !k.try(s) {
+			break
+		}
+	}
 	return k.best, true
 }
 
@@ -64,8 +68,7 @@ func (k *shrinker) classes() {
 	}
 }
 
-// occurrences leaves out as many as it can: halves first, then smaller parts
-// (delta debugging; Zeller and Hildebrandt, TSE 2002).
+// occurrences leaves out as many as it can: halves first, then smaller parts (delta debugging; Zeller and Hildebrandt, TSE 2002).
 func (k *shrinker) occurrences() {
 	for size := max(1, len(k.happened)/2); size >= 1 && k.runs < shrinkRuns; {
 		smaller := false
@@ -80,16 +83,6 @@ func (k *shrinker) occurrences() {
 		}
 		if !smaller || size > len(k.happened) {
 			size /= 2
-		}
-	}
-}
-
-// span lets the faults end earlier.
-func (k *shrinker) span() {
-	for s := k.best; k.runs < shrinkRuns; s = k.best {
-		s.SpanMS -= (5 * time.Second).Milliseconds()
-		if s.span() < minSpan || !k.try(s) {
-			return
 		}
 	}
 }

@@ -4,22 +4,39 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"headroom/ledger"
 )
 
-// class is one kind of fault, or of what operators do. Each schedule has its own
-// random subset of them (swarm testing; Groce et al., ISSTA 2012): a cluster that
-// suffers everything at once never gets far enough to break in interesting ways.
+// class is one kind of fault, or of what operators do. Each schedule has its own random subset of them (swarm testing; Groce et al., ISSTA
+// 2012): a cluster that suffers everything at once never gets far enough to break in interesting ways.
 type class struct {
-	name string
-	// most is the longest mean time between two occurrences, if the class happens at moments.
-	most time.Duration
-	// usual is the least chance that a schedule has the class.
-	usual float64
-	// do is one occurrence; nil for a class that is a property of the whole schedule.
-	do func(*world, random)
-	// apart: it is drawn apart from the others, so that a schedule which was kept before
-	// there was such a class has the same faults as then.
-	apart bool
+	name  string
+	most  time.Duration        // the longest mean time between two occurrences, if the class happens at moments
+	usual float64              // the least chance that a schedule has the class
+	do    func(*world, random) // one occurrence; nil for a class that is a property of the whole schedule
+	apart bool                 // drawn apart from the others: schedules of before there was such a class have the same faults as then
+}
+
+// machine, ofDomain and ofNode are occurrences for some machine, or for some domain or node that the log has.
+func machine(do func(*world, random, *node)) func(*world, random) {
+	return func(w *world, r random) { do(w, r, pick(r, w.nodes)) }
+}
+
+func ofDomain(do func(*world, random, ledger.Domain)) func(*world, random) {
+	return func(w *world, r random) {
+		if list := w.seen().Domains; len(list) > 0 {
+			do(w, r, list[pick(r, sortedKeys(list))])
+		}
+	}
+}
+
+func ofNode(do func(*world, random, ledger.Node)) func(*world, random) {
+	return func(w *world, r random) {
+		if list := w.seen().Nodes; len(list) > 0 {
+			do(w, r, list[pick(r, sortedKeys(list))])
+		}
+	}
 }
 
 // classes are all of them, in a fixed order.
@@ -27,14 +44,14 @@ func classes() []class {
 	return []class{
 		{name: "crash", most: 12 * time.Second, usual: 0.5, do: (*world).killSomebody},
 		{name: "pause", most: 12 * time.Second, do: (*world).pauseSomebody},
-		{name: "suspend", most: 12 * time.Second, do: (*world).suspendNode},
-		{name: "reboot", most: 15 * time.Second, do: (*world).rebootNode},
-		{name: "lost-node", most: 15 * time.Second, do: (*world).loseNode},
+		{name: "suspend", most: 12 * time.Second, do: machine((*world).suspendNode)},
+		{name: "reboot", most: 15 * time.Second, do: machine((*world).rebootNode)},
+		{name: "lost-node", most: 15 * time.Second, do: machine((*world).loseNode)},
 		{name: "lost-charge", most: 8 * time.Second, usual: 0.35, do: (*world).wedgeNodes},
-		{name: "power-off", most: 20 * time.Second, do: (*world).powerNodeOff},
-		{name: "release", most: 12 * time.Second, do: (*world).releaseNode},
-		{name: "rival", most: 12 * time.Second, do: (*world).overwriteLimit},
-		{name: "twin", most: 15 * time.Second, do: (*world).doubleIdentity},
+		{name: "power-off", most: 20 * time.Second, do: machine((*world).powerNodeOff)},
+		{name: "release", most: 12 * time.Second, do: machine((*world).releaseNode)},
+		{name: "rival", most: 12 * time.Second, do: machine((*world).overwriteLimit)},
+		{name: "twin", most: 15 * time.Second, do: machine((*world).doubleIdentity)},
 		{name: "frozen-disk", most: 15 * time.Second, do: (*world).freezeDisk},
 		{name: "lost-quorum", most: 30 * time.Second, do: (*world).loseQuorum},
 		{name: "partition", most: 12 * time.Second, do: (*world).partition},
@@ -42,30 +59,30 @@ func classes() []class {
 		{name: "isolate-leader", most: 12 * time.Second, usual: 0.4, do: (*world).isolateLeader},
 		{name: "wall-clock", most: 12 * time.Second, usual: 0.4, do: (*world).stepWallClock},
 		{name: "brake", most: 20 * time.Second, usual: 0.4, do: (*world).brake},
-		{name: "budget", most: 6 * time.Second, usual: 0.8, do: (*world).orderBudget},
-		{name: "timed-budget", most: 8 * time.Second, usual: 0.4, do: (*world).orderTimed},
-		{name: "domain", most: 10 * time.Second, do: (*world).orderDomain},
-		{name: "settings", most: 8 * time.Second, usual: 0.4, do: (*world).orderSettings},
-		{name: "move", most: 6 * time.Second, do: (*world).orderMove},
-		{name: "drain", most: 12 * time.Second, do: (*world).orderDrain},
-		{name: "remove", most: 20 * time.Second, do: (*world).orderRemove},
+		{name: "budget", most: 6 * time.Second, usual: 0.8, do: ofDomain((*world).orderBudget)},
+		{name: "timed-budget", most: 8 * time.Second, usual: 0.4, do: ofDomain((*world).orderTimed)},
+		{name: "domain", most: 10 * time.Second, do: ofDomain((*world).orderDomain)},
+		{name: "settings", most: 8 * time.Second, usual: 0.4, do: ofNode((*world).orderSettings)},
+		{name: "move", most: 6 * time.Second, do: ofNode((*world).orderMove)},
+		{name: "drain", most: 12 * time.Second, do: ofNode((*world).orderDrain)},
+		{name: "remove", most: 20 * time.Second, do: ofNode((*world).orderRemove)},
 		{name: "policy", most: 15 * time.Second, do: (*world).orderPolicy},
-		{name: "sprint", most: 4 * time.Second, usual: 0.4, do: (*world).orderSprint},
+		{name: "sprint", most: 4 * time.Second, usual: 0.4, do: ofDomain((*world).orderSprint)},
 		{name: "read", most: 5 * time.Second, usual: 0.5, do: (*world).orderRead},
 		{name: "job", most: 5 * time.Second, usual: 0.3, do: (*world).orderJob, apart: true},
 		{name: "deflate", most: 5 * time.Second, usual: 0.3, do: (*world).orderDeflation, apart: true},
 		{name: "site-dark", most: 30 * time.Second, usual: 0.12, do: (*world).darken, apart: true},
 		{name: "stranger", most: 20 * time.Second, usual: 0.3, do: (*world).strand, apart: true},
-		{name: "old-lease", most: 10 * time.Second, usual: 0.3, do: (*world).oldLease, apart: true},
-		{name: "raised-restart", most: 12 * time.Second, usual: 0.15, do: (*world).raisedRestart, apart: true},
+		{name: "old-lease", most: 10 * time.Second, usual: 0.3, do: machine((*world).oldLease), apart: true},
+		{name: "raised-restart", most: 12 * time.Second, usual: 0.15, do: machine((*world).raisedRestart), apart: true},
 		{name: "lease-length", most: 12 * time.Second, usual: 0.25, do: (*world).orderLease, apart: true},
 		{name: "hasty-lift", most: 10 * time.Second, usual: 0.3, do: (*world).liftUnseen, apart: true},
-		{name: "flurry", most: 12 * time.Second, usual: 0.2, do: (*world).flurry, apart: true},
-		{name: "control", most: 8 * time.Second, usual: 0.25, do: (*world).toggleControl, apart: true},
-		{name: "deaf", most: 10 * time.Second, usual: 0.2, do: (*world).deafen, apart: true},
-		{name: "echo", most: 12 * time.Second, usual: 0.15, do: (*world).echo, apart: true},
+		{name: "flurry", most: 12 * time.Second, usual: 0.2, do: machine((*world).flurry), apart: true},
+		{name: "control", most: 8 * time.Second, usual: 0.25, do: machine((*world).toggleControl), apart: true},
+		{name: "deaf", most: 10 * time.Second, usual: 0.2, do: machine((*world).deafen), apart: true},
+		{name: "echo", most: 12 * time.Second, usual: 0.15, do: machine((*world).echo), apart: true},
 		{name: "sprinter-off", most: 4 * time.Second, usual: 0.35, do: (*world).sprinterOff, apart: true},
-		{name: "unsynced", most: 8 * time.Second, usual: 0.2, do: (*world).killUnsynced, apart: true},
+		{name: "unsynced", most: 8 * time.Second, usual: 0.2, do: machine((*world).killUnsynced), apart: true},
 		{name: "debt", most: 4 * time.Second, usual: 0.25, do: (*world).overdraw, apart: true},
 
 		{name: "loss"},
@@ -83,15 +100,6 @@ func classes() []class {
 	}
 }
 
-// Classes are the names of all classes of faults and operator changes.
-func Classes() []string {
-	var names []string
-	for _, c := range classes() {
-		names = append(names, c.name)
-	}
-	return names
-}
-
 // drawSwarm decides which classes the schedule has.
 func (w *world) drawSwarm() {
 	w.on = map[string]bool{}
@@ -104,8 +112,7 @@ func (w *world) drawSwarm() {
 		}
 		w.on[c.name] = r.chance(max(density, c.usual))
 	}
-	// A lost node stops being charged in full only under a leader that lasts, and what
-	// the drift margin is for shows only where clocks differ.
+	// Lost charge needs a leader that lasts; what the drift margin is for needs clocks that differ.
 	if off, lasts := r.chance(0.7), r.chance(0.6); w.on["lost-charge"] {
 		w.on["clock-rate"] = w.on["clock-rate"] || off
 		for _, name := range []string{"crash", "pause", "isolate-leader", "partition", "frozen-disk", "lost-quorum"} {
@@ -147,8 +154,7 @@ func (w *world) when(class string, x float64) float64 {
 	return 0
 }
 
-// disrupt plans the occurrences of each class until the calm. Each has a name,
-// such as "crash#3", and chances of its own.
+// disrupt plans the occurrences of each class until the calm. Each has a name, such as "crash#3", and chances of its own.
 func (w *world) disrupt() {
 	for _, c := range classes() {
 		if !w.on[c.name] || c.do == nil {

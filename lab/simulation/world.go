@@ -3,6 +3,8 @@ package simulation
 import (
 	"fmt"
 	"io"
+	"maps"
+	"math"
 	"time"
 
 	"headroom/budget"
@@ -10,31 +12,32 @@ import (
 	"headroom/units"
 )
 
-// calmSpan is how long a schedule runs without faults at its end: an election,
-// a lease and some ticks.
+// calmSpan is how long a schedule runs without faults at its end: an election, a lease and some ticks.
 const calmSpan = 20 * time.Second
 
 // world is everything of one schedule.
 type world struct {
 	loop
-	schedule Schedule
-	on       map[string]bool // classes of this schedule
-	end      time.Duration
-	calm     time.Duration // when faults stop; end when they do not
-	timing   ledger.Timing
-	domains  []ledger.Domain // as the cluster is founded
-	servers  []*server
-	nodes    []*node
-	byName   map[string]*node
-	net      *network
-	judge    *judge
-	history  *history // nil when nothing is recorded
-	hits     map[string]int
-	happened []string // occurrences, as they came
-	moment   uint64
-	trace    io.Writer
-	orders   int
-	named    map[string]*order // by id
+	schedule  Schedule
+	on        map[string]bool // classes of this schedule
+	end       time.Duration
+	calm      time.Duration // when faults stop; end when they do not
+	timing    ledger.Timing
+	domains   []ledger.Domain // as the cluster is founded
+	racks     []string        // the domains that nodes stand in
+	servers   []*server
+	nodes     []*node
+	byName    map[string]*node
+	processes []*process // by address: of the servers, then of the nodes
+	net       *network
+	judge     *judge
+	history   *history // nil when nothing is recorded
+	hits      map[string]int
+	happened  []string // occurrences, as they came
+	moment    uint64
+	trace     io.Writer
+	orders    int
+	named     map[string]*order // by id
 
 	group     int                 // counts the times the servers were begun again
 	drops     []*ledger.DropTasks // all that were requested
@@ -61,7 +64,17 @@ type world struct {
 type saved struct {
 	group int
 	data  []byte
-	pots  map[potKey]pot // what was left for sprints by then, in the judge's view
+	pots  map[potKey]pot // what was left for sprints by then, in the judge's view; nil if that is not known
+}
+
+// save puts a snapshot of a server aside, and is it.
+func (w *world) save(s *server) saved {
+	x := saved{group: w.group, data: w.judge.snapshot(s.state)}
+	if s.applied == len(w.judge.log)-1 {
+		x.pots = maps.Clone(w.judge.sprints.pots)
+	}
+	w.saves = append(w.saves, x)
+	return x
 }
 
 func newWorld(s Schedule, trace io.Writer) *world {
@@ -81,9 +94,11 @@ func newWorld(s Schedule, trace io.Writer) *world {
 	w.drawDomains(w.random("domains", 0))
 	for id := range 3 + 2*r.IntN(2) {
 		w.servers = append(w.servers, w.newServer(id))
+		w.processes = append(w.processes, &w.servers[id].process)
 	}
 	for i := range 3 + r.IntN(3) {
 		w.nodes = append(w.nodes, w.newNode(i))
+		w.processes = append(w.processes, &w.nodes[i].process)
 	}
 	w.drawBudgets(w.random("budgets", 0))
 	w.drawLeases(w.random("leases", 0))
@@ -125,46 +140,49 @@ func (w *world) happening() uint64 {
 // hit counts a fault, or a rare path, that the schedule really took.
 func (w *world) hit(what string) { w.hits[what]++ }
 
+// happens counts and traces it.
+func (w *world) happens(what, format string, args ...any) {
+	w.hit(what)
+	w.tracef(format, args...)
+}
+
 func (w *world) tracef(format string, args ...any) {
 	if w.trace != nil {
 		_, _ = fmt.Fprintf(w.trace, "%10.6f "+format+"\n", append([]any{w.now.Seconds()}, args...)...)
 	}
 }
 
-// drawClock is a machine's clock: usual quartz, or anywhere within one percent.
-// Where clocks are adverse, all of one kind err the same way.
+// drawClock is a machine's clock: usual quartz, or anywhere within one percent. Where clocks are adverse, all of one kind err the same way.
 func (w *world) drawClock(r random, adverse float64) clock {
 	off, worst, edge := 50e-6*(2*r.Float64()-1), 2*r.Float64()-1, r.chance(0.3)
-	switch {
-	case !w.on["clock-rate"]:
-	case w.adverse:
-		off = rho * adverse
+	if w.on["clock-rate"] {
 		w.hit("clock_off")
-	case edge && worst < 0:
-		off = -rho
-		w.hit("clock_off")
-	case edge:
-		off = rho
-		w.hit("clock_off")
-	default:
 		off = rho * worst
-		w.hit("clock_off")
+		switch {
+		case w.adverse:
+			off = rho * adverse
+		case edge:
+			off = math.Copysign(rho, worst)
+		}
 	}
 	return clock{rate: 1 + off, base: r.upTo(time.Hour) + time.Second}
 }
 
-// drawDomains makes a site with one or two racks, at times below feeders.
-// Budgets come with the nodes.
+// drawDomains makes a site with one or two racks, at times below feeders. Budgets come with the nodes.
 func (w *world) drawDomains(r random) {
-	site := ledger.Domain{Domain: budget.Domain{Name: "site/lab"}}
-	w.domains = []ledger.Domain{site}
-	above := site.Name
+	add := func(name, above string) {
+		w.domains = append(w.domains, ledger.Domain{Domain: budget.Domain{Name: name, Parent: above}})
+	}
+	above := "site/lab"
+	add(above, "")
 	if r.chance(0.3) {
+		add("feeder/f1", above)
 		above = "feeder/f1"
-		w.domains = append(w.domains, ledger.Domain{Domain: budget.Domain{Name: above, Parent: site.Name}})
 	}
 	for i := range 1 + r.IntN(2) {
-		w.domains = append(w.domains, ledger.Domain{Domain: budget.Domain{Name: fmt.Sprintf("rack/r%d", i+1), Parent: above}})
+		rack := fmt.Sprintf("rack/r%d", i+1)
+		w.racks = append(w.racks, rack)
+		add(rack, above)
 	}
 	for i := range w.domains {
 		unmanaged, some, boot := r.watts(0, 80), r.chance(0.4), 1+r.IntN(2)
@@ -180,8 +198,7 @@ func (w *world) drawDomains(r random) {
 	}
 }
 
-// drawLeases gives every server a length of leases of its own, of which the first
-// leader's becomes the committed one.
+// drawLeases gives every server a length of leases of its own, of which the first leader's becomes the committed one.
 func (w *world) drawLeases(r random) {
 	w.longest = leaseLength
 	for _, s := range w.servers {
@@ -197,17 +214,6 @@ func (r random) watts(lo, hi int64) units.Power {
 	return units.Power(8*lo+r.Int64N(8*(hi-lo)+1)) * budget.Quantum
 }
 
-// racks are the domains that nodes stand in.
-func (w *world) racks() []string {
-	var names []string
-	for _, d := range w.domains {
-		if d.Name != "site/lab" && d.Name != "feeder/f1" {
-			names = append(names, d.Name)
-		}
-	}
-	return names
-}
-
 // drawBudgets gives every domain a budget between tight and ample.
 func (w *world) drawBudgets(r random) {
 	for i := range w.domains {
@@ -219,8 +225,7 @@ func (w *world) drawBudgets(r random) {
 	}
 }
 
-// bounds is what a domain needs at the least, and what it could use at the most,
-// as founded.
+// bounds is what a domain needs at the least, and what it could use at the most, as founded.
 func (w *world) bounds(domain string) (least, most units.Power) {
 	inside := map[string]bool{domain: true}
 	for _, d := range w.domains { // parents come first
@@ -228,8 +233,8 @@ func (w *world) bounds(domain string) (least, most units.Power) {
 		if inside[d.Name] {
 			least, most = least+d.Unmanaged, most+d.Unmanaged
 		}
-		if reserve := units.Power(d.BootNodes) * 200 * units.Watt; d.Name == domain {
-			least, most = least+reserve, most+reserve
+		if d.Name == domain { // its boot reserve
+			least, most = least+units.Power(d.BootNodes)*200*units.Watt, most+units.Power(d.BootNodes)*200*units.Watt
 		}
 	}
 	for _, n := range w.nodes {
@@ -242,4 +247,36 @@ func (w *world) bounds(domain string) (least, most units.Power) {
 		}
 	}
 	return least, most + 20*units.Watt
+}
+
+// maxEvents bounds the events of one schedule, several hundred times what one of a minute has.
+const maxEvents = 10_000_000
+
+// run runs the world until its end, or until the judge has seen enough.
+func (w *world) run() {
+	w.tracef("seed %d: %d servers, %d nodes, %d domains", w.schedule.Seed, len(w.servers), len(w.nodes), len(w.domains))
+	for _, s := range w.servers {
+		s.boot()
+	}
+	for i, n := range w.nodes {
+		w.add(w.random("start", i).upTo(3*time.Second), func() {
+			if n.life == 0 && !(w.on["stranger"] && i == len(w.nodes)-1) { // which comes late
+				n.boot()
+			}
+		})
+	}
+	w.disrupt()
+	for w.next(w.end) {
+		w.judge.look()
+		if w.judge.ended() {
+			return
+		}
+		if w.ran > maxEvents {
+			w.judge.broken("ledger", "more than %d events by %v: endless loop", maxEvents, w.now)
+			return
+		}
+	}
+	if w.calm < w.end {
+		w.judge.settled()
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"headroom/internal/cli"
@@ -23,29 +22,29 @@ import (
 
 // deflating requests what each class drops and when it sprints. What is absent is not bounded, or not there.
 type deflating struct {
-	Discipline string `json:"discipline"`
-	Sprints    string `json:"sprints"`
+	Discipline queueing.Discipline `json:"discipline"`
+	Sprints    deflation.Policy    `json:"sprints"`
 	Budget     *struct {
-		Capacity float64 `json:"capacity_j"`
-		Refill   float64 `json:"refill_w"`
+		Capacity float64 `json:"capacity_j" in:"0 1e9"`
+		Refill   float64 `json:"refill_w" in:"0 1e9"`
 	} `json:"sprint_budget"`
-	Busy    float64         `json:"busy_w"`
+	Busy    float64         `json:"busy_w" in:"0 1e9"`
 	Classes []deflatedClass `json:"classes"`
 }
 
 type deflatedClass struct {
 	Name        string             `json:"name"`
 	Rate        float64            `json:"rate_per_s"`
-	Job         *deflatedJob       `json:"job"`
+	Job         *deflatedJob       `json:"job" need:"needs measurements or a task model"`
 	Profile     json.RawMessage    `json:"profile"`
 	ErrorMax    float64            `json:"error_max"`
 	Weight      float64            `json:"weight"`
 	Thetas      []float64          `json:"thetas"`
-	MeanMax     *float64           `json:"mean_max_s"`
+	MeanMax     *float64           `json:"mean_max_s" in:"1e-9 1e9"`
 	Percentiles map[string]float64 `json:"percentiles_max_s"`
-	Sprint      *struct {
+	Sprint      struct {
 		Up       float64   `json:"speed_up"`
-		Extra    float64   `json:"extra_w"`
+		Extra    float64   `json:"extra_w" in:"0 1e9"`
 		Share    float64   `json:"share"`
 		Timeouts []float64 `json:"timeouts_s"`
 	} `json:"sprint"`
@@ -70,53 +69,77 @@ type deflatedJob struct {
 	CV      float64 `json:"cv"`
 }
 
-// frontierMost bounds the points of the frontier in the answer.
 const frontierMost = 30
 
 func deflate(_ context.Context, in *deflating) (object, error) {
-	p, warnings, err := in.problem()
-	if err != nil {
-		return nil, err
+	p := deflation.Problem{Discipline: in.Discipline, Sprints: in.Sprints, FrontierMost: frontierMost, Busy: units.FromWatts(in.Busy)}
+	if b := in.Budget; b != nil {
+		p.Budget = &deflation.Bucket{Capacity: units.FromJoules(b.Capacity), Refill: units.FromWatts(b.Refill)}
+	}
+	var warnings []string
+	for i := range in.Classes {
+		if in.Classes[i].Name == "" {
+			in.Classes[i].Name = strconv.Itoa(i)
+		}
+		c, warned, err := in.Classes[i].class()
+		if err != nil {
+			return nil, fmt.Errorf("classes[%d].%w", i, bare(err, "deflation: "))
+		}
+		for _, w := range warned {
+			warnings = append(warnings, "class "+c.Name+": "+w)
+		}
+		p.Classes = append(p.Classes, c)
 	}
 	began := time.Now()
 	a, err := deflation.Choose(p)
 	if err != nil {
-		return nil, errors.New(strings.TrimPrefix(err.Error(), "deflation: "))
+		return nil, bare(err, "deflation: ")
 	}
-	out := object{
-		"feasible": a.Chosen != nil, "chosen": nil, "nearest": nil, "beyond": nil, "overload": nil, "settings": a.Settings, "calls": a.Calls, "complete": a.Complete,
-	}
-	if a.Chosen != nil {
-		out["chosen"] = in.point(a.Chosen, nil)
-	}
-	if a.Nearest != nil {
-		out["nearest"] = in.point(&a.Nearest.Point, a.Nearest.Missed)
-	}
-	if a.Beyond != nil {
-		out["beyond"] = in.point(&a.Beyond.Point, a.Beyond.Missed)
-	}
-	if o := a.Overload; o != nil {
-		out["overload"] = object{"load": o.Plain, "least_load": o.Least}
-	}
-	frontier, binding := []object{}, []object{}
-	for i := range a.Frontier {
-		frontier = append(frontier, in.point(&a.Frontier[i], nil))
-	}
-	for _, b := range a.Binding {
-		binding = append(binding, object{
-			"class": in.Classes[b.Class].Name, "knob": map[bool]string{true: "sprint_after_s", false: "theta"}[b.Timeout],
-			"from": finite(b.From), "to": finite(b.To), "missed": in.missed(b.Missed), "load": b.Load,
-		})
-	}
-	out["frontier"], out["binding"], out["solve_s"] = frontier, binding, time.Since(began).Seconds()
+	out := in.answer(a)
+	out["solve_s"] = time.Since(began).Seconds()
 	if len(warnings) > 0 {
 		out["warnings"] = warnings
 	}
 	return out, nil
 }
 
-// point is a setting of the classes, with the bounds that it misses.
-func (in *deflating) point(p *deflation.Point, missed []deflation.Violation) object {
+func (in *deflating) answer(a *deflation.Answer) object {
+	out := object{
+		"feasible": a.Chosen != nil, "chosen": nil, "nearest": nil, "beyond": nil, "overload": nil, "settings": a.Settings, "calls": a.Calls, "complete": a.Complete,
+	}
+	if a.Chosen != nil {
+		out["chosen"] = in.point(a.Chosen)
+	}
+	for name, miss := range map[string]*deflation.Miss{"nearest": a.Nearest, "beyond": a.Beyond} {
+		if miss != nil {
+			point := in.point(&miss.Point)
+			if len(miss.Missed) > 0 {
+				point["missed"] = in.missed(miss.Missed)
+			}
+			out[name] = point
+		}
+	}
+	if o := a.Overload; o != nil {
+		out["overload"] = object{"load": o.Plain, "least_load": o.Least}
+	}
+	frontier, binding := []object{}, []object{}
+	for i := range a.Frontier {
+		frontier = append(frontier, in.point(&a.Frontier[i]))
+	}
+	for _, b := range a.Binding {
+		knob := "theta"
+		if b.Timeout {
+			knob = "sprint_after_s"
+		}
+		binding = append(binding, object{
+			"class": in.Classes[b.Class].Name, "knob": knob, "from": finite(b.From), "to": finite(b.To), "missed": in.missed(b.Missed), "load": b.Load,
+		})
+	}
+	out["frontier"], out["binding"] = frontier, binding
+	return out
+}
+
+func (in *deflating) point(p *deflation.Point) object {
 	classes := []object{}
 	for i, s := range p.Classes {
 		at, p95 := object{}, 0.0
@@ -131,11 +154,7 @@ func (in *deflating) point(p *deflation.Point, missed []deflation.Violation) obj
 			"percentiles_s": at, "service_s": s.Service, "sprinting": s.Sprinting, "granted": cli.Known(s.Granted, !math.IsInf(s.After, 1)),
 		})
 	}
-	out := object{"classes": classes, "error": p.Error, "latency_s": finite(p.Latency), "power_w": p.Power.Watts(), "load": p.Load}
-	if len(missed) > 0 {
-		out["missed"] = in.missed(missed)
-	}
-	return out
+	return object{"classes": classes, "error": p.Error, "latency_s": finite(p.Latency), "power_w": p.Power.Watts(), "load": p.Load}
 }
 
 func (in *deflating) missed(all []deflation.Violation) []object {
@@ -146,42 +165,13 @@ func (in *deflating) missed(all []deflation.Violation) []object {
 	return out
 }
 
-// problem is the file as package deflation takes it.
-func (in *deflating) problem() (p deflation.Problem, warnings []string, err error) {
-	p = deflation.Problem{Discipline: queueing.Discipline(in.Discipline), Sprints: deflation.Policy(in.Sprints), FrontierMost: frontierMost, Busy: units.FromWatts(in.Busy)}
-	watts := []number{{"busy_w", &in.Busy, 0, wattsMost}}
-	if b := in.Budget; b != nil {
-		watts = append(watts, number{"sprint_budget.refill_w", &b.Refill, 0, wattsMost}, number{"sprint_budget.capacity_j", &b.Capacity, 0, wattsMost})
-		p.Budget = &deflation.Bucket{Capacity: units.FromJoules(b.Capacity), Refill: units.FromWatts(b.Refill)}
-	}
-	for i := range in.Classes {
-		if s := in.Classes[i].Sprint; s != nil {
-			watts = append(watts, number{fmt.Sprintf("classes[%d].sprint.extra_w", i), &s.Extra, 0, wattsMost})
-		}
-	}
-	if err := within(watts...); err != nil {
-		return p, nil, err
-	}
-	for i := range in.Classes {
-		if in.Classes[i].Name == "" {
-			in.Classes[i].Name = strconv.Itoa(i)
-		}
-		c, warned, err := in.Classes[i].class()
-		if err != nil {
-			return p, nil, fmt.Errorf("classes[%d].%s", i, strings.TrimPrefix(err.Error(), "deflation: "))
-		}
-		for _, w := range warned {
-			warnings = append(warnings, "class "+c.Name+": "+w)
-		}
-		p.Classes = append(p.Classes, c)
-	}
-	return p, warnings, nil
-}
-
 func (c *deflatedClass) class() (out deflation.Class, warnings []string, err error) {
-	out = deflation.Class{Name: c.Name, Rate: c.Rate, ErrorMax: c.ErrorMax, Weight: c.Weight, Ratios: c.Thetas, MeanMax: or(c.MeanMax, 0)}
-	if c.MeanMax != nil && !(out.MeanMax > 0) {
-		return out, nil, fmt.Errorf("mean_max_s is %v: must be above 0, or left out", out.MeanMax)
+	out = deflation.Class{
+		Name: c.Name, Rate: c.Rate, ErrorMax: c.ErrorMax, Weight: c.Weight, Ratios: c.Thetas,
+		SprintUp: c.Sprint.Up, SprintExtra: units.FromWatts(c.Sprint.Extra), SprintShare: c.Sprint.Share, Timeouts: c.Sprint.Timeouts,
+	}
+	if c.MeanMax != nil {
+		out.MeanMax = *c.MeanMax
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Percentiles)) {
 		p, err := strconv.ParseFloat(name, 64)
@@ -190,14 +180,8 @@ func (c *deflatedClass) class() (out deflation.Class, warnings []string, err err
 		}
 		out.Percentiles = append(out.Percentiles, deflation.Percentile{P: p, Max: c.Percentiles[name]})
 	}
-	if s := c.Sprint; s != nil {
-		out.SprintUp, out.SprintExtra, out.SprintShare, out.Timeouts = s.Up, units.FromWatts(s.Extra), s.Share, s.Timeouts
-	}
-	if c.Job == nil {
-		return out, nil, errors.New("job is missing: needs measurements or a task model")
-	}
 	if out.Jobs, err = c.Job.jobs(); err != nil {
-		return out, nil, fmt.Errorf("job.%s", strings.TrimPrefix(err.Error(), "deflation: "))
+		return out, nil, fmt.Errorf("job.%w", bare(err, "deflation: "))
 	}
 	out.Profile, warnings, err = c.profile()
 	return out, warnings, err
@@ -206,10 +190,10 @@ func (c *deflatedClass) class() (out deflation.Class, warnings []string, err err
 // profile is a table of losses, or a profile as `scheduler profile --out` has written it.
 func (c *deflatedClass) profile() (*quality.Profile, []string, error) {
 	raw := bytes.TrimSpace(c.Profile)
-	switch {
-	case len(raw) == 0 || bytes.Equal(raw, []byte("null")):
+	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
 		return nil, nil, nil
-	case raw[0] == '{':
+	}
+	if raw[0] == '{' {
 		p, warnings, err := quality.Parse(raw)
 		if err != nil {
 			return nil, nil, fmt.Errorf("profile: %w", err)
@@ -236,31 +220,26 @@ func (c *deflatedClass) profile() (*quality.Profile, []string, error) {
 }
 
 func (j *deflatedJob) jobs() (deflation.Jobs, error) {
-	if j.Measured != nil {
+	maps, reduces := queueing.Exactly(j.Maps), queueing.Exactly(j.Reduces)
+	switch {
+	case j.Measured != nil:
 		measures := make([]deflation.Measure, len(j.Measured))
 		for i, m := range j.Measured {
-			measures[i] = deflation.Measure{Drop: m.Drop, Mean: m.Mean, CV: m.CV}
+			measures[i] = deflation.Measure(m)
 		}
 		return deflation.Measured(measures)
-	}
-	switch {
 	case j.Slots < 1:
 		return deflation.Jobs{}, fmt.Errorf("slots is %d: must be at least 1", j.Slots)
-	case j.Maps < 1 || j.Maps > queueing.MaxPhases:
-		return deflation.Jobs{}, fmt.Errorf("maps is %d: must be from 1 to %d", j.Maps, queueing.MaxPhases)
-	case j.Reduces < 0 || j.Reduces > queueing.MaxPhases:
-		return deflation.Jobs{}, fmt.Errorf("reduces is %d: must be from 0 to %d", j.Reduces, queueing.MaxPhases)
+	case j.Maps < 1 || j.Maps > queueing.MaxPhases || j.Reduces < 0 || j.Reduces > queueing.MaxPhases:
+		return deflation.Jobs{}, fmt.Errorf("maps is %d and reduces is %d: must be from 1 and 0 to %d", j.Maps, j.Reduces, queueing.MaxPhases)
 	case j.Stages != "" && j.Stages != "input" && j.Stages != "all":
 		return deflation.Jobs{}, fmt.Errorf("stages %q: must be input or all", j.Stages)
 	case j.Model == "wave":
-		return j.waves()
+		return j.waves(queueing.WaveModel{Slots: j.Slots, Maps: maps, Reduces: reduces})
 	case j.Model != "" && j.Model != "task":
 		return deflation.Jobs{}, fmt.Errorf("model %q: must be task or wave", j.Model)
 	}
-	m := queueing.TaskModel{
-		Slots: j.Slots, Maps: queueing.Exactly(j.Maps), Reduces: queueing.Exactly(j.Reduces),
-		MapMean: j.Map, ReduceMean: j.Reduce, Setup: j.Setup, Shuffle: j.Shuffle,
-	}
+	m := queueing.TaskModel{Slots: j.Slots, Maps: maps, Reduces: reduces, MapMean: j.Map, ReduceMean: j.Reduce, Setup: j.Setup, Shuffle: j.Shuffle}
 	return deflation.Jobs{Ratios: ratios(j.Maps, j.Slots, false), Time: func(theta float64) (queueing.PH, error) {
 		m.MapDrop, m.ReduceDrop = j.drops(theta)
 		return queueing.TaskLevel(m)
@@ -275,8 +254,7 @@ func (j *deflatedJob) drops(theta float64) (maps, reduces float64) {
 	return theta, 0
 }
 
-func (j *deflatedJob) waves() (deflation.Jobs, error) {
-	m := queueing.WaveModel{Slots: j.Slots, Maps: queueing.Exactly(j.Maps), Reduces: queueing.Exactly(j.Reduces)}
+func (j *deflatedJob) waves(m queueing.WaveModel) (deflation.Jobs, error) {
 	var problems []error
 	length := func(name string, mean float64) (ph queueing.PH) {
 		if mean != 0 {
@@ -301,44 +279,34 @@ func (j *deflatedJob) waves() (deflation.Jobs, error) {
 // ratiosMost bounds the drop ratios that are tried of one class, as in package deflation.
 const ratiosMost = 16
 
-// ratios returns the drop ratios of n tasks on so many slots that make a difference: for each
-// number of tasks that can be left the least ratio which leaves it. Where waves count alone,
-// those that drop a whole wave. There are 16 at most; of more, those that drop a wave and
-// some between them. Dropping everything is not among them.
-func ratios(tasks, slots int, waves bool) []float64 {
+// ratios returns the least drop ratio for each number of tasks that can be left on so many slots, at most 16; of more those
+// that drop a whole wave and some between them. Where waves count alone, only those. Dropping everything is not among them.
+func ratios(tasks, slots int, waves bool) (out []float64) {
 	var all, whole []int // tasks left
 	for left := tasks; left >= 1; left-- {
-		if left == tasks || left%max(slots, 1) == 0 {
+		if left == tasks || left%slots == 0 {
 			whole = append(whole, left)
 		}
 		all = append(all, left)
 	}
-	left := all
-	switch {
-	case waves:
-		left = thinned(whole, ratiosMost)
-	case len(all) > ratiosMost:
-		left = thinned(whole, ratiosMost)
-		left = append(left, thinned(all, ratiosMost-len(left))...)
-		slices.Sort(left)
-		left = slices.Compact(left)
-		slices.Reverse(left)
+	if waves || len(all) > ratiosMost {
+		whole = thinned(whole, ratiosMost)
+		if !waves {
+			whole = append(whole, thinned(all, ratiosMost-len(whole))...)
+		}
+		all = whole
 	}
-	out := make([]float64, len(left))
-	for i, n := range left {
-		out[i] = float64(tasks-n) / float64(tasks)
+	slices.Sort(all)
+	for _, n := range slices.Backward(slices.Compact(all)) {
+		out = append(out, float64(tasks-n)/float64(tasks))
 	}
 	return out
 }
 
 // thinned returns at most so many of all, evenly spread, the first one among them.
-func thinned(all []int, most int) []int {
-	if len(all) <= most {
-		return slices.Clone(all)
-	}
-	var out []int
-	for i := range most {
-		out = append(out, all[i*len(all)/most])
+func thinned(all []int, most int) (out []int) {
+	for i := range min(most, len(all)) {
+		out = append(out, all[i*len(all)/min(most, len(all))])
 	}
 	return out
 }

@@ -34,7 +34,7 @@ func TestCommandPrintsContract(t *testing.T) {
 	var got map[string]json.RawMessage
 	testkit.Check(t, json.Unmarshal([]byte(stdout), &got))
 	for key, want := range map[string]string{
-		"long": `{"p50":30,"p90":30,"p99":30,"mean":30}`, "tasks": "6", "jobs": "3", "slowdown": `{"short_p99":1,"long_p99":1}`,
+		"long": `{"mean":30,"p50":30,"p90":30,"p99":30}`, "tasks": "6", "jobs": "3", "slowdown": `{"long_p99":1,"short_p99":1}`,
 	} {
 		var compact json.RawMessage = []byte(strings.Join(strings.Fields(string(got[key])), ""))
 		if string(compact) != want {
@@ -56,7 +56,7 @@ func TestCommandRefuses(t *testing.T) {
 		"groups":               {strings.Replace(write(t, trace, ""), `"groups":2`, `"groups":5`, 1), "groups is 5: must be from 1 to 4"},
 		"reserved above group": {strings.Replace(write(t, trace, ""), `"reserved":1`, `"reserved":3`, 1), "reserved is 3 per group: must be from 0 to 2, the workers of a group"},
 		"all reserved":         {strings.Replace(write(t, trace, ""), `"reserved":1`, `"reserved":2`, 1), "long jobs would never run"},
-		"W of 0":               {strings.Replace(write(t, trace, ""), `"w":null`, `"w":0`, 1), "w is 0: must be at least 1, or null for strict priority"},
+		"W of 0":               {strings.Replace(write(t, trace, ""), `"w":null`, `"w":0`, 1), "w is 0: must be from 1"},
 		"negative hop":         {strings.Replace(write(t, trace, ""), `"hop_s":0`, `"hop_s":-1`, 1), "hop_s is -1: must be from 0"},
 		"no cutoff":            {strings.Replace(write(t, trace, ""), `"cutoff_s":5,`, ``, 1), "cutoff_s is missing"},
 		"negative cutoff":      {strings.Replace(write(t, trace, ""), `"cutoff_s":5`, `"cutoff_s":-5`, 1), "cutoff_s is -5"},
@@ -65,14 +65,14 @@ func TestCommandRefuses(t *testing.T) {
 		"load":                 {write(t, trace, `,"load":0`), "load is 0: must be above 0"},
 		"load without span":    {write(t, "3 1 1 1\n", `,"load":0.5`), "a load needs jobs at different times"},
 		"eagle's options":      {write(t, trace, `,"srpt":true`), "srpt and sbp are only for policy eagle"},
-		"eagle without short":  {`{"policy":"eagle","workers":4,"cutoff_s":1,"trace":"x"}`, "policy eagle needs at least 1 per group"},
+		"eagle without short":  {strings.NewReplacer(`"pigeon"`, `"eagle"`, `"reserved":1`, `"reserved":0`).Replace(write(t, trace, "")), "policy eagle needs at least 1 per group"},
 		"placement":            {write(t, trace, `,"placement":"random"`), "must be round-robin or block"},
 		"cap of no group":      {write(t, trace, `,"caps":[{"at_s":0,"group":2}]`), "caps[0].group is 2: must be from 0 to 1"},
 		"cap order":            {write(t, trace, `,"caps":[{"at_s":2,"group":0},{"at_s":1,"group":0}]`), "caps[1].at_s is 1: must be at least 2"},
 		"cap speed":            {write(t, trace, `,"caps":[{"at_s":2,"group":0,"speed":0}]`), "caps[0].speed is 0: must be above 0"},
 		"cap of all":           {write(t, trace, `,"caps":[{"at_s":2,"group":0,"usable":1}]`), "its long tasks would never run"},
 		"fan-out 0":            {write(t, "0 1 1 1\n1 0 1\n", ""), "trace.txt:2: number of tasks is \"0\": must be from 1"},
-		"negative time":        {write(t, "0 1 1 -1\n", ""), "trace.txt:1: time of task 1 is -1: must be from 0"},
+		"negative time":        {write(t, "0 1 1 -1\n", ""), `trace.txt:1: time of task 1 is "-1": must be from 0`},
 		"times missing":        {write(t, "0 2 1 1\n", ""), "trace.txt:1: 2 tasks, but the times of 1"},
 		"arrivals unsorted":    {write(t, "5 1 1 1\n4 1 1 1\n", `,"load":0.5`), "trace.txt:2: arrival 4 is before 5"},
 		"empty trace":          {write(t, "", ""), "trace.txt:1: file is empty"},

@@ -2,10 +2,8 @@ package solve
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
-	"time"
 
 	"headroom/internal/cli"
 	"headroom/progress"
@@ -14,42 +12,44 @@ import (
 
 // estimation requests a job's rate and end under a cap, for several numbers of containers.
 type estimation struct {
-	Policy   string   `json:"policy"`
-	Interval *float64 `json:"interval_s"`
+	Policy string `json:"policy"`
+	// Interval is how often the job loop samples: CAB's window.
+	Interval float64 `json:"interval_s" in:"1e-300 3e9"`
 	// History is newest first.
 	History []struct {
-		Rate       *float64 `json:"rate_per_s"`
-		Power      *float64 `json:"power_w"`
-		Containers *float64 `json:"containers"`
+		Rate       *float64 `json:"rate_per_s" in:"0 1e9"`
+		Power      float64  `json:"power_w" in:"0 1e9"`
+		Containers float64  `json:"containers" in:"0 1e7"`
 	} `json:"history"`
-	Cap        *float64  `json:"cap_w"`
-	Elapsed    *float64  `json:"elapsed_s"`
-	Tasks      *float64  `json:"tasks"`
-	Done       *float64  `json:"done"`
-	Containers []float64 `json:"containers"`
+	Cap        *float64  `json:"cap_w" in:"1e-6 1e9" need:""`
+	Elapsed    *float64  `json:"elapsed_s" in:"0 3e9" need:""`
+	Tasks      *float64  `json:"tasks" in:"0 1e9" need:""`
+	Done       *float64  `json:"done" in:"0 1e9" need:""`
+	Containers []float64 `json:"containers" in:"0 1e7" need:"name the numbers to try"`
 }
 
-const (
-	samplesMost = 100_000
-	// usualInterval is how often the job loop samples (CAB's window), s.
-	usualInterval = 5.0
-)
-
 func estimate(_ context.Context, in *estimation) (object, error) {
-	policy, ok := policyOf(in.Policy, progress.Policies())
-	if !ok {
-		return nil, fmt.Errorf("unknown policy %q: must be one of %v", in.Policy, progress.Policies())
-	}
-	history, err := in.samples()
-	if err != nil {
+	policy, err := policyOf(in.Policy, progress.Policies())
+	switch {
+	case err != nil:
 		return nil, err
+	case *in.Tasks != math.Trunc(*in.Tasks) || *in.Done != math.Trunc(*in.Done):
+		return nil, fmt.Errorf("tasks is %v and done is %v: must be whole numbers", *in.Tasks, *in.Done)
+	case *in.Done > *in.Tasks:
+		return nil, fmt.Errorf("done is %v, more than the tasks, %v", *in.Done, *in.Tasks)
+	}
+	history := make([]progress.Sample, len(in.History))
+	for i, s := range in.History {
+		history[i] = progress.Sample{Rate: math.NaN(), Interval: max(1, seconds(in.Interval)), Power: units.FromWatts(s.Power), Containers: s.Containers}
+		if s.Rate != nil {
+			history[i].Rate = *s.Rate
+		}
 	}
 	power, answers := units.FromWatts(*in.Cap), []object{}
 	model := progress.Learn(history, progress.DefaultPrior())
 	for _, c := range in.Containers {
 		var rate, low, high float64
 		var known bool
-		bounded := policy == progress.Learned // the others have no bounds
 		switch policy {
 		case progress.Learned:
 			rate, low, high, known = model.Rate(power, c)
@@ -58,56 +58,15 @@ func estimate(_ context.Context, in *estimation) (object, error) {
 		case progress.Released:
 			rate, known = progress.FilterReleased(history, power)
 		}
-		a := object{
-			"containers": c, "rate_per_s": cli.Known(rate, known), "finish_s": in.finish(rate, known),
-			"rate_low_per_s": cli.Known(low, known && bounded), "rate_high_per_s": cli.Known(high, known && bounded), "finish_low_s": nil, "finish_high_s": nil,
-		}
+		a := object{"containers": c, "rate_per_s": cli.Known(rate, known), "finish_s": in.finish(rate, known), "finish_low_s": nil, "finish_high_s": nil}
+		bounded := policy == progress.Learned // the others have no bounds
+		a["rate_low_per_s"], a["rate_high_per_s"] = cli.Known(low, known && bounded), cli.Known(high, known && bounded)
 		if bounded {
 			a["finish_low_s"], a["finish_high_s"] = in.finish(high, known), in.finish(low, known)
 		}
 		answers = append(answers, a)
 	}
 	return object{"estimates": answers}, nil
-}
-
-// samples are the history as the estimators take it.
-func (in *estimation) samples() ([]progress.Sample, error) {
-	every := or(in.Interval, usualInterval)
-	numbers := []number{
-		{"interval_s", &every, math.SmallestNonzeroFloat64, secondsMost},
-		{"cap_w", in.Cap, 1e-6, wattsMost},
-		{"elapsed_s", in.Elapsed, 0, secondsMost},
-		{"tasks", in.Tasks, 0, most},
-		{"done", in.Done, 0, most},
-	}
-	for i := range in.Containers {
-		numbers = append(numbers, number{fmt.Sprintf("containers[%d]", i), &in.Containers[i], 0, containersMost})
-	}
-	if len(in.History) > samplesMost {
-		return nil, fmt.Errorf("history has %d samples; at most %d", len(in.History), samplesMost)
-	}
-	interval := time.Duration(max(1, math.Round(every*1e9)))
-	out := make([]progress.Sample, len(in.History))
-	for i, s := range in.History {
-		rate, power, held := or(s.Rate, math.NaN()), or(s.Power, 0), or(s.Containers, 0)
-		place := fmt.Sprintf("history[%d].", i)
-		numbers = append(numbers, number{place + "power_w", &power, 0, wattsMost}, number{place + "containers", &held, 0, containersMost})
-		if s.Rate != nil {
-			numbers = append(numbers, number{place + "rate_per_s", &rate, 0, most})
-		}
-		out[i] = progress.Sample{Rate: rate, Interval: interval, Power: units.FromWatts(power), Containers: held}
-	}
-	switch err := within(numbers...); {
-	case err != nil:
-		return nil, err
-	case in.Containers == nil:
-		return nil, errors.New("containers is missing: name the numbers to try")
-	case *in.Tasks != math.Trunc(*in.Tasks) || *in.Done != math.Trunc(*in.Done):
-		return nil, fmt.Errorf("tasks is %v and done is %v: must be whole numbers", *in.Tasks, *in.Done)
-	case *in.Done > *in.Tasks:
-		return nil, fmt.Errorf("done is %v, more than the tasks, %v", *in.Done, *in.Tasks)
-	}
-	return out, nil
 }
 
 // finish is when the job ends at a rate, in seconds after its start. A job whose tasks are all done

@@ -102,7 +102,7 @@ func TestEstimateRefuses(t *testing.T) {
 		"done and more":    {`{"cap_w":175,"elapsed_s":3,"tasks":1,"done":2,"containers":[]}`, "done is 2, more than the tasks, 1"},
 		"half a task":      {`{"cap_w":175,"elapsed_s":3,"tasks":1.5,"done":1,"containers":[]}`, "tasks is 1.5"},
 		"no interval":      {`{"interval_s":0,"cap_w":175,"elapsed_s":3,"tasks":1,"done":1,"containers":[]}`, "interval_s is 0"},
-		"policy":           {`{"policy":"papier"}`, `policy "papier"`},
+		"policy":           {`{"policy":"papier",` + rest, `policy "papier"`},
 		"empty":            {``, "ends too early"},
 	} {
 		exit, stdout, stderr := estimate(t, c.file, "--input", "-")

@@ -134,8 +134,7 @@ func TestQueueRefuses(t *testing.T) {
 		"moments":         {`{"discipline":"np",` + two + `,"moments":0}`, "moments is 0"},
 		"both":            {`{"discipline":"np","arrivals":{"rates":[1],"D":[[[-1]]]},"services":[{"alpha":[1],"A":[[-9]]}]}`, "either rates or D"},
 		"D's shape":       {`{"discipline":"np","arrivals":{"D":[[[-1,1],[1,-1]],[[1],[1]]]},"services":[{"alpha":[1],"A":[[-9]]}]}`, "arrivals.D[1][0] has 1 columns"},
-		"simulation":      {`{"discipline":"np",` + two + `,"simulation":{}}`, "simulation: leave it out; discipline np"},
-		"no replications": {`{"discipline":"p",` + two + `,"simulation":{"replications":0}}`, "replications 0 must be above 0"},
+		"no replications": {`{"discipline":"p",` + two + `,"simulation":{"replications":0}}`, "simulation.replications is 0: must be from 1"},
 		"few jobs":        {`{"discipline":"p",` + two + `,"simulation":{"jobs":7}}`, "jobs are 7"},
 		"empty":           {``, "ends too early"},
 	} {

@@ -1,14 +1,21 @@
-// Claims: drop ratios are tried that leave another number of tasks, and of waves only those that drop whole ones.
+// Claims: drop ratios are tried that leave another number of tasks, and of waves only those that drop whole ones; loads of
+// dispatch are those of the input, and no input makes a run panic.
 package solve
 
 import (
 	"math"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"headroom/internal/jsonfile"
+	"headroom/internal/testkit"
 	"headroom/jobs/queueing"
+	"headroom/lab/dispatch"
+	"headroom/lab/traces"
 )
 
 // Only ratios that leave another number of tasks are tried; of waves only whole ones.
@@ -35,5 +42,35 @@ func TestRatios(t *testing.T) {
 			}
 			left = n
 		}
+	})
+}
+
+// A load rescales the arrivals: 38 s of work on 4 workers are half of their time in 19 s.
+func TestStretch(t *testing.T) {
+	t.Parallel()
+	in := &dispatching{Workers: 4, Trace: "trace", Load: new(0.5)}
+	stretch := testkit.Need(in.stretch(strings.NewReader("0 2 1 0.5 1.5\n1.5 1 30 30\n4 3 2 2 2 2\n")))(t)
+	if want := 38.0 / (4 * 4 * 0.5); math.Abs(stretch-want) > 1e-12 {
+		t.Errorf("stretched by %v, want %v", stretch, want)
+	}
+}
+
+// Whatever the file contains, reading it ends in a run or in an error.
+func FuzzDispatch(f *testing.F) {
+	f.Add(`{"policy":"pigeon","workers":4,"groups":2,"reserved":1,"w":3,"cutoff_s":5,"hop_s":0,"distributors":1,"seed":1,"trace":"t"}`)
+	f.Add(`{"policy":"eagle","workers":40,"groups":4,"reserved":1,"cutoff_s":1e9,"distributors":1,"srpt":true,"trace":"t","load":0.5}`)
+	f.Add(`{"policy":"ours","workers":9,"groups":3,"cutoff_s":0,"distributors":1,"trace":"t","caps":[{"at_s":1,"group":1,"speed":0.5,"usable":2}]}`)
+	f.Add(`{"policy":"sparrow","workers":1e3}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		var in dispatching
+		if jsonfile.Read(strings.NewReader(text), "--input", "-", &in) != nil || check(reflect.ValueOf(in), "", "") != nil || in.Workers > 500 || in.Distributors > 20 {
+			return // what is valid beyond them is slow to try
+		}
+		s, err := in.setup()
+		if err != nil {
+			return
+		}
+		jobs := []traces.Job{{Times: []float64{0.5, 3}}, {Arrival: 1, Times: []float64{100}}}
+		_, _ = dispatch.Run(t.Context(), s, traces.All(jobs)) // it must not panic
 	})
 }

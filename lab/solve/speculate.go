@@ -1,17 +1,13 @@
 package solve
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"headroom/internal/cli"
 	"headroom/jobs/speculation"
@@ -21,114 +17,56 @@ import (
 type speculating struct {
 	Policy string `json:"policy"`
 	Bound  struct {
-		Deadline *float64 `json:"deadline_s"`
+		Deadline *float64 `json:"deadline_s" in:"-3e9 3e9"`
 		Error    *float64 `json:"error"`
 		Rounding string   `json:"rounding"`
 	} `json:"bound"`
-	Slots *int             `json:"slots"`
-	Now   float64          `json:"now_s"`
+	Slots *int             `json:"slots" need:""`
+	Now   float64          `json:"now_s" in:"-3e9 3e9"`
 	Tasks []speculatedTask `json:"tasks"`
 
 	Speeds      []float64 `json:"slot_speeds"`
 	Width       int       `json:"width"`
-	Typical     float64   `json:"typical_s"`
+	Typical     float64   `json:"typical_s" in:"0 1e9"`
 	Utilisation float64   `json:"utilisation"`
 	Accuracy    float64   `json:"accuracy"`
 	Greedy      bool      `json:"greedy"`
 
 	Samples []struct {
-		Policy      string  `json:"policy"`
-		Tasks       int     `json:"tasks"`
-		Deadline    float64 `json:"deadline_s"`
-		Needed      float64 `json:"needed"`
-		Completed   float64 `json:"completed"`
-		Took        float64 `json:"took_s"`
-		Utilisation float64 `json:"utilisation"`
-		Accuracy    float64 `json:"accuracy"`
-		Width       int     `json:"width"`
+		Policy      speculation.Policy `json:"policy"`
+		Tasks       int                `json:"tasks"`
+		Deadline    float64            `json:"deadline_s"`
+		Needed      float64            `json:"needed"`
+		Completed   float64            `json:"completed"`
+		Took        float64            `json:"took_s"`
+		Utilisation float64            `json:"utilisation"`
+		Accuracy    float64            `json:"accuracy"`
+		Width       int                `json:"width"`
 	} `json:"samples"`
 }
 
 // speculatedTask is one task. What is absent is unknown.
 type speculatedTask struct {
-	ID        taskID   `json:"id"`
+	// ID is a whole number or a text.
+	ID        any      `json:"id" need:""`
 	State     string   `json:"state"`
-	Remaining *float64 `json:"t_rem_s"`
-	New       *float64 `json:"t_new_s"`
+	Remaining *float64 `json:"t_rem_s" in:"0 1e9"`
+	New       *float64 `json:"t_new_s" in:"1e-9 1e9"`
 	Copies    int      `json:"copies"`
 	Rate      float64  `json:"rate"`
 	Speed     float64  `json:"speed"`
 	Measured  float64  `json:"speed_measured"`
 }
 
-// taskID is a whole number or a text, as in the file.
-type taskID struct {
-	known  bool
-	text   string
-	number int64
-	isText bool
-}
-
-// UnmarshalJSON reads a whole number or a text.
-func (id *taskID) UnmarshalJSON(data []byte) error {
-	if bytes.Equal(data, []byte("null")) {
-		return nil
-	}
-	id.known = true
-	if data[0] == '"' {
-		id.isText = true
-		return json.Unmarshal(data, &id.text)
-	}
-	n, err := strconv.ParseInt(string(data), 10, 64)
-	if err != nil {
-		return fmt.Errorf("task id %.40s: must be a whole number or a string", data)
-	}
-	id.number = n
-	return nil
-}
-
-// MarshalJSON writes what was read.
-func (id *taskID) MarshalJSON() ([]byte, error) {
-	if id.isText {
-		return json.Marshal(id.text)
-	}
-	return json.Marshal(id.number)
-}
-
-// String is the ID as in tables.
-func (id *taskID) String() string {
-	if id.isText {
-		return id.text
-	}
-	return strconv.FormatInt(id.number, 10)
-}
-
-// compare orders numbers before texts, and texts by their bytes.
-func (id *taskID) compare(o *taskID) int {
-	if id.isText != o.isText {
-		if o.isText {
-			return -1
-		}
-		return 1
-	}
-	return cmp.Or(cmp.Compare(id.number, o.number), strings.Compare(id.text, o.text))
-}
-
 func speculate(_ context.Context, in *speculating) (object, error) {
 	answer, err := in.decide()
-	if err == nil {
-		return answer, nil
-	}
-	problem := err.Error()
-	for _, prefix := range []string{speculation.ErrInput.Error() + ": ", "speculation: "} {
-		problem = strings.TrimPrefix(problem, prefix)
-	}
+	problem := bare(err, speculation.ErrInput.Error()+": ", "speculation: ")
 	if errors.Is(err, speculation.ErrTooLarge) {
-		e := cli.Usage("%s", problem)
+		e := cli.Usage("%w", problem)
 		e.Hint = "use another policy, or a smaller case"
 		return nil, e
 	}
-	return nil, errors.New(problem)
+	return answer, problem
 }
 
 func (in *speculating) decide() (object, error) {
@@ -136,16 +74,19 @@ func (in *speculating) decide() (object, error) {
 	if err != nil {
 		return nil, err
 	}
-	tasks, err := in.sorted()
+	view := speculation.View{
+		Slots: *in.Slots, Speeds: in.Speeds, Width: in.Width, Typical: seconds(in.Typical), Utilisation: in.Utilisation, Accuracy: in.Accuracy, Greedy: in.Greedy,
+	}
+	past := speculation.NewSamples(speculation.AllFactors)
+	tasks, ids, err := in.tasks()
 	if err != nil {
 		return nil, err
 	}
-	view, err := in.view(tasks)
-	if err != nil {
+	view.Tasks = tasks
+	if view.Bound, err = in.bound(); err != nil {
 		return nil, err
 	}
-	past, err := in.past()
-	if err != nil {
+	if err := in.samples(past); err != nil {
 		return nil, err
 	}
 	decision, err := speculation.Decide(policy, view, past)
@@ -156,7 +97,7 @@ func (in *speculating) decide() (object, error) {
 	for _, a := range decision.Actions {
 		out := object{"action": string(a.Kind)}
 		if a.Kind != speculation.Wait {
-			out["task"] = &in.Tasks[a.Task].ID
+			out["task"] = ids[a.Task]
 			if len(in.Speeds) > 0 {
 				out["slot"] = a.Slot
 			}
@@ -170,129 +111,103 @@ func (in *speculating) decide() (object, error) {
 	return out, nil
 }
 
-// sorted puts the tasks in the order of their IDs and returns them as policies see them, where a task's ID is its place.
+// tasks are the tasks as policies see them, where a task's ID is its place in the order of the file's IDs, with those.
 // Mistakes are reported with their places in the file.
-func (in *speculating) sorted() ([]speculation.Task, error) {
-	at := make([]int, len(in.Tasks))
+func (in *speculating) tasks() (tasks []speculation.Task, ids []any, err error) {
+	order := make([]int, len(in.Tasks))
+	seen := make([]speculation.Task, len(in.Tasks))
 	for i := range in.Tasks {
-		if !in.Tasks[i].ID.known {
-			return nil, fmt.Errorf("tasks[%d]: id is missing", i)
+		id := in.Tasks[i].ID
+		if _, isText := id.(string); !isText {
+			if n, isNumber := id.(float64); !isNumber || n != math.Trunc(n) {
+				return nil, nil, fmt.Errorf("tasks[%d]: task id %v: must be a whole number or a string", i, id)
+			}
 		}
-		at[i] = i
-	}
-	slices.SortStableFunc(at, func(a, b int) int { return in.Tasks[a].ID.compare(&in.Tasks[b].ID) })
-	sorted := make([]speculatedTask, len(at))
-	for i, place := range at {
-		sorted[i] = in.Tasks[place]
-		if i > 0 && sorted[i].ID == sorted[i-1].ID {
-			return nil, fmt.Errorf("tasks[%d]: id %s is already used by tasks[%d]", place, &sorted[i].ID, at[i-1])
-		}
-	}
-	seen := make([]speculation.Task, len(at))
-	for i := range in.Tasks {
-		var err error
 		if seen[i], err = in.Tasks[i].task(); err != nil {
-			return nil, fmt.Errorf("tasks[%d] (%s): %w", i, &in.Tasks[i].ID, err)
+			return nil, nil, fmt.Errorf("tasks[%d] (%v): %w", i, id, err)
 		}
+		order[i] = i
 	}
-	in.Tasks = sorted
-	tasks := make([]speculation.Task, len(at))
-	for i, place := range at {
-		tasks[i] = seen[place]
-		tasks[i].ID = i
+	slices.SortStableFunc(order, func(a, b int) int { return compareIDs(in.Tasks[a].ID, in.Tasks[b].ID) })
+	for place, i := range order {
+		id := in.Tasks[i].ID
+		if place > 0 && id == ids[place-1] {
+			return nil, nil, fmt.Errorf("tasks[%d]: id %v is already used by tasks[%d]", i, id, order[place-1])
+		}
+		seen[i].ID = place
+		tasks, ids = append(tasks, seen[i]), append(ids, id)
 	}
-	return tasks, nil
+	return tasks, ids, nil
 }
 
-// view is the job as policies see it.
-func (in *speculating) view(tasks []speculation.Task) (speculation.View, error) {
-	v := speculation.View{
-		Tasks: tasks, Speeds: in.Speeds, Width: in.Width, Utilisation: in.Utilisation, Accuracy: in.Accuracy, Greedy: in.Greedy,
+// compareIDs orders numbers before texts, and texts by their bytes.
+func compareIDs(a, b any) int {
+	x, areNumbers := a.(float64)
+	y, isNumber := b.(float64)
+	if areNumbers == isNumber {
+		return cmp.Or(cmp.Compare(x, y), cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)))
 	}
-	if in.Slots == nil {
-		return v, errors.New("slots is missing")
+	if areNumbers {
+		return -1
 	}
-	v.Slots = *in.Slots
-	var err error
-	if v.Bound, err = in.bound(); err != nil {
-		return v, err
-	}
-	v.Typical, err = span("typical_s", in.Typical)
-	return v, err
+	return 1
 }
 
 func (in *speculating) bound() (speculation.Bound, error) {
-	b, now := &in.Bound, in.Now
+	b := &in.Bound
 	switch {
 	case (b.Deadline == nil) == (b.Error == nil):
 		return speculation.Bound{}, errors.New("bound needs either deadline_s or error")
-	case math.Abs(now) > secondsMost || b.Deadline != nil && math.Abs(*b.Deadline) > secondsMost:
-		return speculation.Bound{}, fmt.Errorf("now_s and deadline_s must be within %g", float64(secondsMost))
 	case b.Rounding != "" && b.Rounding != "floor" && b.Rounding != "ceil":
 		return speculation.Bound{}, fmt.Errorf("bound: rounding %q: must be floor or ceil", b.Rounding)
 	case b.Error != nil:
 		return speculation.Bound{Error: *b.Error, Ceil: b.Rounding == "ceil"}, nil
-	case *b.Deadline < now:
-		return speculation.Bound{}, fmt.Errorf("bound: deadline_s %v is before now_s %v", *b.Deadline, now)
+	case *b.Deadline < in.Now:
+		return speculation.Bound{}, fmt.Errorf("bound: deadline_s %v is before now_s %v", *b.Deadline, in.Now)
 	}
-	return speculation.Bound{ByDeadline: true, Left: seconds(*b.Deadline) - seconds(now)}, nil
-}
-
-// span is a time of the file, from 0 on.
-func span(name string, s float64) (time.Duration, error) {
-	if most := speculation.TimeMost.Seconds(); !(s >= 0 && s <= most) {
-		return 0, fmt.Errorf("%s is %v: must be from 0 to %v", name, s, most)
-	}
-	return seconds(s), nil
+	return speculation.Bound{ByDeadline: true, Left: seconds(*b.Deadline) - seconds(in.Now)}, nil
 }
 
 // task is the task without its ID.
 func (t *speculatedTask) task() (speculation.Task, error) {
 	out := speculation.Task{Rate: t.Rate, Speed: t.Speed, Measured: t.Measured, Remaining: -1}
-	switch t.State {
-	case "done":
+	switch {
+	case t.State == "done":
 		return speculation.Task{State: speculation.Done}, nil
-	case "waiting":
-		if t.Copies != 0 {
-			return out, fmt.Errorf("copies is %d: must be 0 for a waiting task", t.Copies)
-		}
-	case "running":
+	case t.State == "waiting" && t.Copies != 0:
+		return out, fmt.Errorf("copies is %d: must be 0 for a waiting task", t.Copies)
+	case t.State == "running":
 		out.State, out.Copies = speculation.Running, t.Copies
-	default:
+		if t.Remaining != nil {
+			out.Remaining = seconds(*t.Remaining)
+		}
+	case t.State != "waiting":
 		return out, fmt.Errorf("unknown state %q: must be waiting, running or done", t.State)
 	}
-	var err error
 	if t.New != nil {
-		if out.New, err = span("t_new_s", *t.New); err == nil && out.New == 0 {
-			err = fmt.Errorf("t_new_s is %v: must be at least 1e-9, or left out if unknown", *t.New)
-		}
+		out.New = seconds(*t.New)
 	}
-	if t.Remaining != nil && t.State == "running" && err == nil {
-		out.Remaining, err = span("t_rem_s", *t.Remaining)
-	}
-	return out, err
+	return out, nil
 }
 
-// past are the file's samples.
-func (in *speculating) past() (*speculation.Samples, error) {
-	past := speculation.NewSamples(speculation.AllFactors)
+func (in *speculating) samples(past *speculation.Samples) error {
 	for i, s := range in.Samples {
 		x := speculation.Sample{
-			Greedy: s.Policy == string(speculation.GS), ByDeadline: s.Deadline != 0, Tasks: s.Tasks, Width: s.Width,
+			Greedy: s.Policy == speculation.GS, ByDeadline: s.Deadline != 0, Tasks: s.Tasks, Width: s.Width,
 			Size: s.Needed, Result: s.Took, Utilisation: s.Utilisation, Accuracy: s.Accuracy,
 		}
 		switch {
-		case !x.Greedy && s.Policy != string(speculation.RAS):
-			return nil, fmt.Errorf("samples[%d]: policy %q: must be gs or ras", i, s.Policy)
+		case !x.Greedy && s.Policy != speculation.RAS:
+			return fmt.Errorf("samples[%d]: policy %q: must be gs or ras", i, s.Policy)
 		case (s.Deadline != 0) == (s.Needed != 0):
-			return nil, fmt.Errorf("samples[%d]: needs either deadline_s and completed, or needed and took_s", i)
+			return fmt.Errorf("samples[%d]: needs either deadline_s and completed, or needed and took_s", i)
 		case x.ByDeadline:
 			x.Size, x.Result = s.Deadline, s.Completed
 		}
 		if err := past.Add(x); err != nil {
 			_, problem, _ := strings.Cut(err.Error(), "sample: ")
-			return nil, fmt.Errorf("samples[%d]: %s", i, problem)
+			return fmt.Errorf("samples[%d]: %s", i, problem)
 		}
 	}
-	return past, nil
+	return nil
 }

@@ -4,14 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
-)
-
-// Classes of the example applications in headroom-spark-apps.jar.
-const (
-	mainWords     = "headroom.apps.spark.WordPopularity"
-	mainTriangles = "headroom.apps.spark.Triangles"
 )
 
 // Drop is how much of its input an application drops.
@@ -19,7 +15,7 @@ type Drop struct {
 	// Theta is the drop ratio, 0 to 1, Seed what chooses.
 	Theta float64
 	Seed  uint64
-	// Stages are those that drop: input (also when empty) or all.
+	// Stages are those that drop: input (also when empty), all or none.
 	Stages string
 }
 
@@ -62,19 +58,13 @@ func (a Answer) Counts() map[string]float64 {
 // WordPopularity is the job that finds the top most frequent words of a file of posts,
 // read in at least so many partitions. apps is headroom-spark-apps.jar.
 func WordPopularity(apps, in string, partitions, top int, d Drop) Job {
-	return Job{
-		Name: "words", Application: apps, Main: mainWords, Args: []string{in, strconv.Itoa(partitions), strconv.Itoa(top), "4"},
-		Theta: d.Theta, Seed: d.Seed, Stages: d.Stages,
-	}
+	return Job{Name: "words", Application: apps, Main: "headroom.apps.spark.WordPopularity", Args: []string{in, strconv.Itoa(partitions), strconv.Itoa(top), "4"}, Drop: d}
 }
 
 // Triangles is the job that counts the triangles of a file of edges, read in at least so
 // many partitions. apps is headroom-spark-apps.jar.
 func Triangles(apps, in string, partitions int, d Drop) Job {
-	return Job{
-		Name: "triangles", Application: apps, Main: mainTriangles, Args: []string{in, strconv.Itoa(partitions)},
-		Theta: d.Theta, Seed: d.Seed, Stages: d.Stages,
-	}
+	return Job{Name: "triangles", Application: apps, Main: "headroom.apps.spark.Triangles", Args: []string{in, strconv.Itoa(partitions)}, Drop: d}
 }
 
 // Ask runs one of the example applications to its end and reads its answer.
@@ -98,4 +88,58 @@ func ReadAnswer(output string) (a Answer, err error) {
 		}
 	}
 	return a, fmt.Errorf("%w: it printed no line RESULT", errJob)
+}
+
+// Section is the section spark of scheduler.yaml.
+type Section struct {
+	Home, Master, Web string
+	// Plugin is headroom-spark.jar, ConfDir the drivers' folder of settings.
+	Plugin, ConfDir string
+	// Cores is the number of cores of an executor; 0 for all of its Worker.
+	Cores int
+	// Hosts are the nodes' names by their Workers' hosts.
+	Hosts map[string]string
+}
+
+// Section is the section for a running cluster, with its Master's page.
+func (c *Cluster) Section(plugin string, cores int) Section {
+	return Section{Home: c.config.Release.Home, Master: c.master, Web: c.web, Plugin: plugin, ConfDir: c.ConfDir(), Cores: cores, Hosts: c.Hosts()}
+}
+
+// String is the section as it stands in the file.
+func (s Section) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "spark:\n  home: %q\n  master: %q\n", s.Home, s.Master)
+	if s.Web != "" {
+		fmt.Fprintf(&b, "  web: [%q]\n", s.Web)
+	}
+	if s.Cores > 0 {
+		fmt.Fprintf(&b, "  executor_cores: %d\n", s.Cores)
+	}
+	fmt.Fprintf(&b, "  plugin: %q\n  kill_after: 5s\n  driver: [/usr/bin/env, %q]\n  nodes:\n", s.Plugin, "SPARK_CONF_DIR="+s.ConfDir)
+	for _, host := range slices.Sorted(maps.Keys(s.Hosts)) {
+		fmt.Fprintf(&b, "    %q: %q\n", host, s.Hosts[host])
+	}
+	return b.String()
+}
+
+// Spec is the section spark of the job file of an application that the scheduler starts: what runs, with Conf and Args.
+func (j *Job) Spec() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "spark:\n  application: %q\n  main: %s\n  conf:\n", j.Application, j.Main)
+	for _, key := range slices.Sorted(maps.Keys(j.Conf)) {
+		fmt.Fprintf(&b, "    %s: %q\n", key, j.Conf[key])
+	}
+	b.WriteString("  args:\n")
+	for _, arg := range j.Args {
+		fmt.Fprintf(&b, "    - %q\n", arg)
+	}
+	return b.String()
+}
+
+// Decommission are the properties by which executors that must go pass on what they hold.
+func Decommission() map[string]string {
+	return map[string]string{
+		"spark.decommission.enabled": "true", "spark.storage.decommission.enabled": "true", "spark.storage.decommission.shuffleBlocks.enabled": "true",
+	}
 }

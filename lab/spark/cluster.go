@@ -2,7 +2,6 @@ package spark
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -13,41 +12,28 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"headroom/internal/pause"
 	"headroom/lab/cluster"
 )
 
-// Classes of the daemons, and of an executor.
 const (
-	mainMaster   = "org.apache.spark.deploy.master.Master"
-	mainWorker   = "org.apache.spark.deploy.worker.Worker"
 	mainExecutor = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
-)
-
-const nameMaster = "master"
-
-// startMost bounds the start of a cluster beside the caller's context: many times what it
-// takes on a machine that is not busy.
-const startMost = 2 * time.Minute
-
-// look is the pause between two looks at a daemon or a file.
-const look = 100 * time.Millisecond
-
-// nodesMost is how many addresses 127.A.B.1 and up a cluster gives to nodes.
-const nodesMost = 200
-
-// Last parts of the addresses of the Master and of the drivers.
-const (
-	lastMaster = 254
-	lastDriver = 253
+	// startMost bounds the start of a cluster: many times what it takes on a machine that is not busy.
+	startMost = 2 * time.Minute
+	// look is the pause between two looks at a daemon.
+	look = 100 * time.Millisecond
+	// lastMaster and lastDriver are the last parts of the addresses of the Master and of the drivers.
+	lastMaster, lastDriver = 254, 253
+	// memoryLeast is what a Worker offers at least, MiB: an executor's heap and what is beside it.
+	memoryLeast = 768
 )
 
 // Config describes the cluster to start.
 type Config struct {
-	// Dir is the cluster's folder, which is made. One that a cluster has run in is refused.
+	// Dir is the cluster's folder, which is made. No cluster has run in it.
 	Dir string
 	// Release is the result of Fetch.
 	Release Release
@@ -64,8 +50,7 @@ type Node struct {
 	// Cores and MemoryMB are what its Worker offers; 0 means 1 and 768. Each application has one
 	// executor on it, with all cores.
 	Cores, MemoryMB int
-	// Wrap converts the Worker's command line to the one that is run; nil runs
-	// it as it is. See cluster.OnNode: its executors are then on that node too.
+	// Wrap changes the command line that starts the Worker, such as cluster.OnNode; it may be nil.
 	Wrap func(argv []string) []string
 }
 
@@ -85,23 +70,21 @@ type Cluster struct {
 	a, b   int // of its addresses, 127.a.b.x
 	master string
 	web    string
-	client *http.Client
-
-	mu   sync.Mutex
-	jobs int
+	jobs   atomic.Int32
 }
 
 // Start starts a cluster and returns when all its Workers are alive. On an error nothing
 // is left running; the logs stay in the folder logs below Config.Dir.
 func Start(ctx context.Context, config Config) (*Cluster, error) {
-	if err := config.complete(); err != nil {
-		return nil, err
+	dir, err := filepath.Abs(config.Dir)
+	if err != nil || strings.ContainsAny(dir, " ,:\t") {
+		return nil, fmt.Errorf("%w: folder %q: Spark's class paths bear no blanks, commas or colons", errors.Join(errConfig, err), dir)
 	}
 	if _, err := cluster.Java(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	c := &Cluster{config: config, a: 64 + rand.IntN(128), b: rand.IntN(256), client: &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{}}}
-	var err error
+	config.Dir = dir
+	c := &Cluster{config: config, a: 64 + rand.IntN(128), b: rand.IntN(256)}
 	if c.group, err = cluster.NewGroup(c.path("logs")); err != nil {
 		return nil, err
 	}
@@ -113,43 +96,12 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	return c, nil
 }
 
-// complete checks the configuration and fills in the defaults.
-func (c *Config) complete() (err error) {
-	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
-		return fmt.Errorf("spark: folder of the cluster: %w", err)
-	}
-	if strings.ContainsAny(c.Dir, " ,:\t") {
-		return fmt.Errorf("%w: folder %q: Spark's class paths bear no blanks, commas or colons", errConfig, c.Dir)
-	}
-	if _, err := os.Stat(filepath.Join(c.Dir, "conf")); err == nil {
-		return fmt.Errorf("%w: %s holds another cluster: name a new folder", errConfig, c.Dir)
-	}
-	if c.Release.Home == "" {
-		return fmt.Errorf("%w: no release: Fetch gets it", errConfig)
-	}
-	if len(c.Nodes) < 1 || len(c.Nodes) > nodesMost {
-		return fmt.Errorf("%w: %d nodes: a cluster has 1 to %d", errConfig, len(c.Nodes), nodesMost)
-	}
-	c.Nodes = slices.Clone(c.Nodes)
-	for i := range c.Nodes {
-		n := &c.Nodes[i]
-		if n.Name == "" || n.Name == nameMaster || slices.ContainsFunc(c.Nodes[:i], func(o Node) bool { return o.Name == n.Name }) {
-			return fmt.Errorf("%w: node name %q is taken or empty", errConfig, n.Name)
-		}
-		n.Cores, n.MemoryMB = max(1, n.Cores), max(memoryLeast, n.MemoryMB)
-	}
-	return nil
-}
-
-// memoryLeast is what a Worker offers at least: an executor's heap and what is beside it.
-const memoryLeast = 768
-
 func (c *Cluster) start(ctx context.Context) error {
 	if err := c.writeDefaults(); err != nil {
-		return err
+		return fmt.Errorf("spark: configuration of the cluster: %w", err)
 	}
 	host := c.address(lastMaster)
-	master, err := c.group.Start(nameMaster, c.daemonEnv(), c.daemon(mainMaster, "--host", host, "--port", "0", "--webui-port", "0")...)
+	master, err := c.group.Start("master", c.daemonEnv(), c.daemon("org.apache.spark.deploy.master.Master", "--host", host, "--port", "0", "--webui-port", "0")...)
 	if err != nil {
 		return err
 	}
@@ -161,9 +113,9 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	c.web = "http://" + net.JoinHostPort(host, port) // it listens on all addresses, and names one that may be another's
-	workers := []*cluster.Program{master}
+	daemons := []*cluster.Program{master}
 	for i, n := range c.config.Nodes {
-		argv := c.daemon(mainWorker, "--host", c.address(i+1), "--port", "0", "--webui-port", "0", "-c", fmt.Sprint(n.Cores), "-m", fmt.Sprintf("%dm", n.MemoryMB), "-d", c.path(n.Name), c.master)
+		argv := c.daemon("org.apache.spark.deploy.worker.Worker", "--host", c.address(i+1), "--port", "0", "--webui-port", "0", "-c", fmt.Sprint(max(1, n.Cores)), "-m", fmt.Sprintf("%dm", max(memoryLeast, n.MemoryMB)), "-d", c.path(n.Name), c.master)
 		if n.Wrap != nil {
 			argv = n.Wrap(argv)
 		}
@@ -171,9 +123,12 @@ func (c *Cluster) start(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		workers = append(workers, p)
+		daemons = append(daemons, p)
 	}
-	return c.awaitWorkers(ctx, workers)
+	return await(ctx, "the workers are not alive", daemons, func() bool {
+		state, err := c.state(ctx)
+		return err == nil && state.Alive == len(c.config.Nodes) // the page may not answer yet
+	})
 }
 
 // daemon is the command line of a daemon.
@@ -193,66 +148,43 @@ func (c *Cluster) daemonEnv() []string {
 
 // awaitLine waits for a line of a daemon's log and is its first group.
 func (c *Cluster) awaitLine(ctx context.Context, p *cluster.Program, line *regexp.Regexp) (found string, err error) {
-	err = await(ctx, p.Name+" does not say where it listens", func() (bool, error) {
-		if err := p.Ended(); err != nil {
-			return false, err
-		}
-		text, err := os.ReadFile(p.Log)
+	err = await(ctx, p.Name+" does not say where it listens", []*cluster.Program{p}, func() bool {
+		text, _ := os.ReadFile(p.Log) // it is there from the start
 		if m := line.FindSubmatch(text); m != nil {
 			found = string(m[1])
 		}
-		return found != "", err
+		return found != ""
 	})
 	return found, err
 }
 
-func (c *Cluster) awaitWorkers(ctx context.Context, daemons []*cluster.Program) error {
-	return await(ctx, "the workers are not alive", func() (bool, error) {
+// await polls until done returns true or one of the daemons has ended.
+func await(ctx context.Context, not string, daemons []*cluster.Program, done func() bool) error {
+	for !done() {
 		for _, p := range daemons {
 			if err := p.Ended(); err != nil {
-				return false, err
+				return err
 			}
-		}
-		state, err := c.state(ctx)
-		return err == nil && state.Alive == len(c.config.Nodes), nil // the page may not answer yet
-	})
-}
-
-// await polls until done returns true or fails.
-func await(ctx context.Context, not string, done func() (bool, error)) error {
-	for {
-		ok, err := done()
-		if ok || err != nil {
-			return err
 		}
 		if !pause.For(ctx, look) {
 			return fmt.Errorf("spark: %s: %w", not, ctx.Err())
 		}
 	}
+	return nil
 }
 
 // masterState is the state on the Master's page.
 type masterState struct {
 	Alive  int `json:"aliveworkers"`
 	Active []struct {
-		ID    string `json:"id"`
-		Name  string `json:"name"`
-		Cores int    `json:"cores"`
+		Name  string
+		Cores int
 	} `json:"activeapps"`
 }
 
 func (c *Cluster) state(ctx context.Context) (s masterState, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.web+"/json/", nil)
-	if err == nil {
-		var resp *http.Response
-		if resp, err = c.client.Do(req); err == nil {
-			err = errors.Join(json.NewDecoder(resp.Body).Decode(&s), resp.Body.Close())
-		}
-	}
-	if err != nil {
-		return s, fmt.Errorf("spark: ask the master: %w", err)
-	}
-	return s, nil
+	err = cluster.Request(ctx, http.MethodGet, c.web+"/json/", "", &s)
+	return s, err
 }
 
 // Cores returns the cores of each running application by its name.
@@ -267,10 +199,7 @@ func (c *Cluster) Cores(ctx context.Context) (map[string]int, error) {
 
 // Close ends every process of the cluster, executors and drivers too, and waits for it.
 // The folder stays. A second call has no effect.
-func (c *Cluster) Close() error {
-	c.client.CloseIdleConnections()
-	return c.group.Close()
-}
+func (c *Cluster) Close() error { return c.group.Close() }
 
 // Master returns the address for applications, spark://HOST:PORT.
 func (c *Cluster) Master() string { return c.master }

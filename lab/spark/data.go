@@ -1,7 +1,6 @@
 package spark
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
@@ -9,10 +8,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 
@@ -20,11 +17,8 @@ import (
 )
 
 // Posts is a file of posts in the form of StackExchange's Posts.xml: a row per line, its
-// text as escaped HTML.
-//
-// How often a word occurs follows Zipf's law. A part of the words is of a topic, and
-// topics drift through the file: posts far apart are of other things. So the result of a job
-// that has read only some of the file differs from the truth, the more the less it has read.
+// text as escaped HTML. Topics drift through the file, so the result of a job that has read only some of it differs
+// from the truth, the more the less it has read.
 type Posts struct {
 	// Bytes is about how long the file is.
 	Bytes int64
@@ -43,56 +37,31 @@ type Graph struct {
 
 // Write writes the file, whose folder is made, and returns how long it is.
 func (p Posts) Write(path string) (int64, error) {
-	if p.Bytes < 1 || !(p.Topical >= 0 && p.Topical <= 1) {
-		return 0, fmt.Errorf("%w: posts of %d bytes, topical %g", errConfig, p.Bytes, p.Topical)
-	}
-	return writeLines(path, p.line)
-}
-
-// A post's length in words, its vocabulary, by Zipf's exponent skew, and the number of topics in a file.
-const wordsLeast, wordsMost, vocabularySize, skew, topics = 20, 180, 20000, 1.1, 12
-
-// line returns what appends the row that begins at an offset; false past the file's end.
-func (p Posts) line() func(line []byte, at int64) ([]byte, bool) {
+	const wordsLeast, wordsMost, topics = 20, 180, 12
 	r := rand.New(rand.NewPCG(p.Seed, 1))
-	rank := rand.NewZipf(r, skew, 1, vocabularySize-1)
+	words := vocabulary.Words(r, p.Topical, topics)
 	id := 0
-	return func(line []byte, at int64) ([]byte, bool) {
+	return vocabulary.WriteLines(path, func(line []byte, at int64) []byte {
 		if at >= p.Bytes {
-			return line, false
+			return nil
 		}
 		id++
 		line = fmt.Appendf(line, `  <row Id="%d" PostTypeId="%d" Score="%d" Body="&lt;p&gt;`, id, 1+id%2, r.IntN(40))
-		topic := float64(at) / float64(p.Bytes) * topics
-		for n := range wordsLeast + r.IntN(wordsMost-wordsLeast) {
-			if n > 0 {
-				line = append(line, ' ')
-			}
-			word := rank.Uint64()
-			if r.Float64() < p.Topical {
-				word = vocabulary.OfTopic(word, int(topic+r.Float64()), topics, vocabularySize)
-			}
-			line = vocabulary.Append(line, word)
-		}
-		return append(line, "&lt;/p&gt;&#xA;\" />\n"...), true
-	}
+		line = words(line, wordsLeast+r.IntN(wordsMost-wordsLeast), float64(at)/float64(p.Bytes)*topics)
+		return append(line, "&lt;/p&gt;&#xA;\" />\n"...)
+	})
 }
 
 // Write writes the file, whose folder is made, and returns how long it is.
 func (g Graph) Write(path string) (int64, error) {
-	if g.Vertices < 3 || g.Edges < 1 || g.Edges > g.Vertices*(g.Vertices-1)/4 {
-		return 0, fmt.Errorf("%w: a graph of %d vertices and %d edges", errConfig, g.Vertices, g.Edges)
-	}
 	edges := g.edges()
-	return writeLines(path, func() func([]byte, int64) ([]byte, bool) {
-		return func(line []byte, _ int64) ([]byte, bool) {
-			if len(edges) == 0 {
-				return line, false
-			}
-			line = fmt.Appendf(line, "%d %d\n", edges[0][0], edges[0][1])
-			edges = edges[1:]
-			return line, true
+	return vocabulary.WriteLines(path, func(line []byte, _ int64) []byte {
+		if len(edges) == 0 {
+			return nil
 		}
+		line = fmt.Appendf(line, "%d %d\n", edges[0][0], edges[0][1])
+		edges = edges[1:]
+		return line
 	})
 }
 
@@ -116,65 +85,21 @@ func (g Graph) edges() [][2]int {
 	return edges
 }
 
-// writeLines writes what next appends until it reports that it is done.
-func writeLines(path string, begin func() func([]byte, int64) ([]byte, bool)) (written int64, err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return 0, fmt.Errorf("spark: data: %w", err)
-	}
-	f, err := os.Create(path)
-	if err != nil {
-		return 0, fmt.Errorf("spark: data: %w", err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	out := bufio.NewWriterSize(f, 1<<16)
-	next := begin()
-	var line []byte
-	for more := true; more; {
-		if line, more = next(line[:0], written); !more {
-			break
-		}
-		n, err := out.Write(line)
-		if written += int64(n); err != nil {
-			return written, fmt.Errorf("spark: data: %w", err)
-		}
-	}
-	return written, out.Flush()
-}
-
-// lineMost is the longest line that a data set has.
-const lineMost = 1 << 20
-
-func eachLine(path string, read func(string) error) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("spark: data: %w", err)
-	}
-	defer func() { _ = f.Close() }() // only read
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, lineMost)
-	for lines.Scan() {
-		if err := read(lines.Text()); err != nil {
-			return fmt.Errorf("spark: %s: %w", path, err)
-		}
-	}
-	return lines.Err()
-}
-
 // CountWords counts the words of a file of posts as the application WordPopularity does.
 func CountWords(path string) (map[string]float64, error) {
 	counts := map[string]float64{}
 	plain := strings.NewReplacer("&lt;", "<", "&gt;", ">", "&#xA;", "\n")
-	err := eachLine(path, func(line string) error {
+	text, err := os.ReadFile(path)
+	for line := range strings.Lines(string(text)) {
 		_, body, ok := strings.Cut(line, ` Body="`)
 		if !ok {
-			return nil
+			continue
 		}
 		body, _, _ = strings.Cut(body, `"`)
 		for word := range strings.FieldsFuncSeq(tag.ReplaceAllString(plain.Replace(body), " "), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
 			counts[word]++
 		}
-		return nil
-	})
+	}
 	return counts, err
 }
 
@@ -184,15 +109,14 @@ var tag = regexp.MustCompile(`<[^>]*>?`)
 // CountTriangles counts the triangles of a file of edges.
 func CountTriangles(path string) (float64, error) {
 	above := map[int][]int{} // neighbours with higher numbers
-	err := eachLine(path, func(line string) error {
-		a, b, _ := strings.Cut(line, " ")
-		from, err := strconv.Atoi(a)
-		to, err2 := strconv.Atoi(b)
-		above[from] = append(above[from], to)
-		return errors.Join(err, err2)
-	})
+	text, err := os.ReadFile(path)
+	for line := range strings.Lines(string(text)) {
+		var from, to int
+		_, errLine := fmt.Sscan(line, &from, &to)
+		above[from], err = append(above[from], to), errors.Join(err, errLine)
+	}
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("spark: %s: %w", path, err)
 	}
 	for _, list := range above {
 		slices.Sort(list)

@@ -4,7 +4,6 @@ package spark
 
 import (
 	"bytes"
-	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -105,21 +104,6 @@ func TestGraph(t *testing.T) {
 	slices.Sort(degrees)
 	if degrees[399] < 5*degrees[200] {
 		t.Errorf("the highest degree is %d, the median %d", degrees[399], degrees[200])
-	}
-}
-
-func TestBadDataIsRefused(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "x")
-	for _, p := range []Posts{{}, {Bytes: 1, Topical: 2}, {Bytes: 1, Topical: math.NaN()}} {
-		if _, err := p.Write(path); !errors.Is(err, errConfig) {
-			t.Errorf("%+v: %v", p, err)
-		}
-	}
-	for _, g := range []Graph{{}, {Vertices: 10, Edges: 100}} {
-		if _, err := g.Write(path); !errors.Is(err, errConfig) {
-			t.Errorf("%+v: %v", g, err)
-		}
 	}
 }
 

@@ -2,18 +2,10 @@
 // studies: a standalone Master and Workers, and applications as users submit them, in client mode,
 // with or without Headroom's hook.
 //
-// The one idea: a cluster is a group of processes of package cluster. Close ends everything that
-// belongs to it and nothing else, including executors and drivers. The group's guard does the same
-// if the process that started the cluster is killed itself.
+// The one idea: a cluster is a group of processes of package cluster, which end together, and two
+// never interfere: each has its own loopback addresses, and the kernel chooses every port. A Worker
+// may run on an emulated node (cluster.OnNode); the node's cap then really slows its executors.
 //
-// Two clusters never interfere: each has its own loopback addresses (127.A.B.1 and up for its
-// nodes, 127.A.B.254 for the Master, 127.A.B.253 for drivers), and the kernel chooses every port. A
-// Worker may run on an emulated node (cluster.OnNode). Its executors are then processes of that
-// node, and the node's cap really slows them down.
-//
-// The generated data sets have exactly known answers (CountWords, CountTriangles), so the error of
-// a job that dropped part of its input can be measured.
-//
-// It needs a JDK's java and, the first time, python3 with venv and the network (Fetch). If
-// something is missing, the error wraps ErrUnavailable. It never runs on a production node.
+// The generated data sets have exactly known answers, so the error of a job that dropped part of its
+// input can be measured. If something is missing on this machine, the error wraps ErrUnavailable.
 package spark

@@ -1,7 +1,6 @@
 package spark
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -19,12 +18,6 @@ import (
 	"headroom/lab/cluster"
 )
 
-// The defaults of an application.
-const (
-	driverMemory   = "512m"
-	executorMemory = "512m"
-)
-
 // quietLog is the drivers' and executors' log4j2.properties: warnings, and the hook's messages.
 const quietLog = `rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = stderr
@@ -39,7 +32,7 @@ appender.stderr.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n%ex
 func (c *Cluster) writeDefaults() error {
 	conf := map[string]string{
 		"spark.driver.host": c.address(lastDriver), "spark.driver.bindAddress": c.address(lastDriver),
-		"spark.driver.memory": driverMemory, "spark.executor.memory": executorMemory,
+		"spark.driver.memory": "512m", "spark.executor.memory": "512m",
 		"spark.driver.extraJavaOptions": jvm, "spark.executor.extraJavaOptions": jvm,
 		"spark.local.dir": c.path("scratch"), "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false",
 		"spark.pyspark.python": c.config.Release.Python, "spark.pyspark.driver.python": c.config.Release.Python,
@@ -50,18 +43,13 @@ func (c *Cluster) writeDefaults() error {
 	for _, key := range slices.Sorted(maps.Keys(conf)) {
 		fmt.Fprintf(&b, "%s %s\n", key, conf[key])
 	}
+	var errs []error
 	for _, dir := range []string{"conf", "daemons", "scratch", "events"} {
-		if err := os.MkdirAll(c.path(dir), 0o755); err != nil {
-			return fmt.Errorf("spark: folder of the cluster: %w", err)
-		}
+		errs = append(errs, os.MkdirAll(c.path(dir), 0o755))
 	}
-	if err := errors.Join(
+	return errors.Join(append(errs,
 		os.WriteFile(c.path("conf", "spark-defaults.conf"), []byte(b.String()), 0o644),
-		os.WriteFile(c.path("conf", "log4j2.properties"), []byte(quietLog), 0o644),
-	); err != nil {
-		return fmt.Errorf("spark: configuration of the cluster: %w", err)
-	}
-	return nil
+		os.WriteFile(c.path("conf", "log4j2.properties"), []byte(quietLog), 0o644))...)
 }
 
 // Job is an application as a user submits it.
@@ -73,12 +61,8 @@ type Job struct {
 	Args              []string
 	// Master replaces the cluster's own, which then only starts executors; empty for the cluster's.
 	Master string
-	// Theta is the drop ratio that the hook gets from the configuration, 0 to 1, Seed what
-	// chooses what is dropped. Without Config.Plugin there is no hook and both must be 0.
-	Theta float64
-	Seed  uint64
-	// Stages are those that drop: input (also when empty), all or none.
-	Stages string
+	// Drop is what the hook gets from the configuration. Without Config.Plugin there is no hook.
+	Drop
 	// Conf are further properties.
 	Conf map[string]string
 }
@@ -125,19 +109,18 @@ type TaskRecord struct {
 
 // StageRecord is a stage that has ended.
 type StageRecord struct {
-	ID, Attempt, Tasks int
-	Name               string
+	ID      int    `json:"Stage ID"`
+	Attempt int    `json:"Stage Attempt ID"`
+	Tasks   int    `json:"Number of Tasks"`
+	Name    string `json:"Stage Name"`
 }
 
 // Submit starts an application's driver.
 func (c *Cluster) Submit(j Job) (*RunningJob, error) {
-	if c.config.Plugin == "" && (j.Theta != 0 || j.Seed != 0 || j.Stages != "") {
+	if c.config.Plugin == "" && j.Drop != (Drop{}) {
 		return nil, fmt.Errorf("%w: a drop ratio without a hook: Config.Plugin names it", errConfig)
 	}
-	c.mu.Lock()
-	c.jobs++
-	name := j.Name + "-" + strconv.Itoa(c.jobs)
-	c.mu.Unlock()
+	name := fmt.Sprintf("%s-%d", j.Name, c.jobs.Add(1))
 	r := &RunningJob{cluster: c, began: time.Now()}
 	var err error
 	r.program, err = c.group.Start(name, []string{"SPARK_HOME=" + c.config.Release.Home, "SPARK_CONF_DIR=" + c.ConfDir()}, c.submit(j, name)...)
@@ -169,30 +152,20 @@ func (c *Cluster) submit(j Job, name string) []string {
 	return append(append(argv, j.Application), j.Args...)
 }
 
-// output is the driver's output so far.
-func (r *RunningJob) output() string {
-	text, _ := os.ReadFile(r.program.Log) // an unreadable log counts as empty
-	return string(text)
-}
-
 // Log is what the event log holds so far; an error before there is one.
 func (r *RunningJob) Log() (EventLog, error) { return r.cluster.eventLog(r.program.Name) }
 
 // Wait waits for the end. An application that failed is an error that wraps errJob and has
 // the end of its log; when ctx ends the driver is killed.
 func (r *RunningJob) Wait(ctx context.Context) (Result, error) {
-	select {
-	case <-r.program.Done():
-	case <-ctx.Done():
-		r.program.Kill()
-		return Result{}, fmt.Errorf("spark: %s: %w", r.program.Name, ctx.Err())
+	err := r.program.Wait(ctx)
+	text, _ := os.ReadFile(r.program.Log) // an unreadable log counts as empty
+	result := Result{Began: r.began, Elapsed: time.Since(r.began), Output: string(text)}
+	if err == nil {
+		result.Log, err = r.cluster.eventLog(r.program.Name)
+	} else if ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", errJob, err)
 	}
-	result := Result{Began: r.began, Elapsed: time.Since(r.began), Output: r.output()}
-	if !r.program.State().Success() {
-		return result, fmt.Errorf("%w: %w", errJob, r.program.Ended())
-	}
-	var err error
-	result.Log, err = r.cluster.eventLog(r.program.Name)
 	return result, err
 }
 
@@ -207,10 +180,7 @@ func (c *Cluster) Run(ctx context.Context, j Job) (Result, error) {
 
 // eventLog finds the log of the application with this name.
 func (c *Cluster) eventLog(name string) (EventLog, error) {
-	paths, err := filepath.Glob(c.path("events", "*"))
-	if err != nil {
-		return EventLog{}, fmt.Errorf("spark: event logs: %w", err)
-	}
+	paths, _ := filepath.Glob(c.path("events", "*")) // the pattern is valid
 	for _, path := range slices.Backward(paths) {
 		log, app, err := readEventLog(path)
 		if err == nil && app == name {
@@ -232,12 +202,7 @@ type event struct {
 		Launch int64 `json:"Launch Time"`
 		Finish int64 `json:"Finish Time"`
 	} `json:"Task Info"`
-	Stage struct {
-		ID      int    `json:"Stage ID"`
-		Attempt int    `json:"Stage Attempt ID"`
-		Name    string `json:"Stage Name"`
-		Tasks   int    `json:"Number of Tasks"`
-	} `json:"Stage Info"`
+	Stage   StageRecord `json:"Stage Info"`
 	Metrics struct {
 		RunTime int64 `json:"Executor Run Time"`
 		Input   struct {
@@ -245,9 +210,6 @@ type event struct {
 		} `json:"Input Metrics"`
 	} `json:"Task Metrics"`
 }
-
-// eventMost bounds a line of an event log; Spark's own properties are in one.
-const eventMost = 16 << 20
 
 // readEventLog reads an event log, also of an application that still runs, and the
 // application's name. A last line that was cut short is passed over.
@@ -257,32 +219,26 @@ func readEventLog(path string) (log EventLog, name string, err error) {
 		return log, "", fmt.Errorf("spark: event log: %w", err)
 	}
 	var begin, end int64
-	lines := bufio.NewScanner(bytes.NewReader(data))
-	lines.Buffer(nil, eventMost)
-	for lines.Scan() {
+	for line := range bytes.Lines(data) {
 		var e event
-		if json.Unmarshal(lines.Bytes(), &e) != nil {
+		if json.Unmarshal(line, &e) != nil {
 			continue
 		}
 		switch e.Event {
 		case "SparkListenerApplicationStart":
 			name = e.Name
 		case "SparkListenerJobStart":
-			if begin == 0 {
-				begin = e.Submit
-			}
+			begin = cmp.Or(begin, e.Submit)
 		case "SparkListenerJobEnd":
 			end = e.End
 		case "SparkListenerTaskEnd":
 			log.task(e)
 		case "SparkListenerStageCompleted":
-			log.Stages = append(log.Stages, StageRecord{ID: e.Stage.ID, Attempt: e.Stage.Attempt, Tasks: e.Stage.Tasks, Name: e.Stage.Name})
+			log.Stages = append(log.Stages, e.Stage)
 		}
 	}
-	if end > begin {
-		log.Jobs = time.Duration(end-begin) * time.Millisecond
-	}
-	return log, name, lines.Err()
+	log.Jobs = time.Duration(max(0, end-begin)) * time.Millisecond
+	return log, name, nil
 }
 
 func (l *EventLog) task(e event) {

@@ -3,7 +3,6 @@
 package spark
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -55,42 +54,17 @@ func TestFetchWithoutPython(t *testing.T) {
 	}
 }
 
-func TestFetchWaitsForAnother(t *testing.T) {
+func TestBadFolderIsRefused(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "spark")
-	unlock := testkit.Need(waitLock(t.Context(), dir+".lock"))(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	if _, err := waitLock(ctx, dir+".lock"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("two hold it: %v", err)
-	}
-	unlock()
-	again := testkit.Need(waitLock(t.Context(), dir+".lock"))(t)
-	again()
-}
-
-func TestBadClustersAreRefused(t *testing.T) {
-	t.Parallel()
-	good := Release{Version: Version, Home: "/spark"}
-	used := t.TempDir()
-	testkit.Check(t, os.Mkdir(filepath.Join(used, "conf"), 0o755))
-	for name, c := range map[string]Config{
-		"no release":  {Dir: t.TempDir(), Nodes: Nodes(1)},
-		"no nodes":    {Dir: t.TempDir(), Release: good},
-		"same names":  {Dir: t.TempDir(), Release: good, Nodes: []Node{{Name: "n"}, {Name: "n"}}},
-		"a colon":     {Dir: filepath.Join(used, "a:b"), Release: good, Nodes: Nodes(1)},
-		"used before": {Dir: used, Release: good, Nodes: Nodes(1)},
-	} {
-		if _, err := Start(t.Context(), c); !errors.Is(err, errConfig) {
-			t.Errorf("%s: %v", name, err)
-		}
+	if _, err := Start(t.Context(), Config{Dir: filepath.Join(t.TempDir(), "a:b"), Release: Release{Version: Version, Home: "/spark"}, Nodes: Nodes(1)}); !errors.Is(err, errConfig) {
+		t.Errorf("a colon: %v", err)
 	}
 }
 
 func TestSubmitWithoutHookDropsNothing(t *testing.T) {
 	t.Parallel()
 	c := &Cluster{config: Config{Release: Release{Home: "/spark"}}, master: "spark://m:1"}
-	if _, err := c.Submit(Job{Name: "words", Application: "a.jar", Theta: 0.2}); !errors.Is(err, errConfig) {
+	if _, err := c.Submit(Job{Name: "words", Application: "a.jar", Drop: Drop{Theta: 0.2}}); !errors.Is(err, errConfig) {
 		t.Errorf("%v", err)
 	}
 	argv := c.submit(Job{Application: "a.jar", Main: "A", Args: []string{"x"}}, "words-1")

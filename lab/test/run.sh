@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs all tests: the packages with the race detector; those without concurrency, and sweeps
-# again with all their seeds; then, in two lanes at once, those of whole machines and clusters:
+# Runs all tests: the packages with the race detector; those without concurrency, and beside them
+# what the race detector makes too long; then, in two lanes at once, those of whole machines and clusters:
 # Hadoop and Spark, and beside them systemd, a virtual machine, a BMC, the demonstration, servers
 # and nodes in networks of their own, and the commands of the documents. The plug-ins in Java are
 # built in the background. Ends with the slowest tests, the list of what this machine did not permit
@@ -173,7 +173,13 @@ hooks &
 # Tests that wait overlap: two processors would otherwise run two at a time.
 # shellcheck disable=SC2086 # $race is empty or one word
 stage "with concurrency ($race)" unit "$(sh tools/packages.sh race)" $race -parallel 6
-stage 'without concurrency, and sweeps' models "$(sh tools/packages.sh plain)" -count=1
+# Of the sweeps' packages only the tests that the race detector has not seen whole.
+swept=$(sh tools/packages.sh sweeps)
+names=$(for p in $swept; do awk '
+	/^func (Test|Fuzz)/ { name = $2; sub(/\(.*/, "", name) }
+	/testkit\.(Sweep|Unraced)\(/ { print name }' "$p"/*_test.go; done | sort -u | paste -sd'|')
+stage 'sweeps, without the race detector' sweeps "$swept" -count=1 -p 1 -run "^($names)\$" &
+stage 'without concurrency' models "$(sh tools/packages.sh plain)" -count=1
 wait
 if [ -n "$disk" ]; then TMPDIR=$disk; else unset TMPDIR; fi
 grep -h . "$scratch/hooks.failed" 2>/dev/null && cat "$scratch/hooks.log"
@@ -186,7 +192,7 @@ wait
 failed=0
 [ ! -s "$scratch/failed" ] || failed=1
 
-logs="$scratch/unit.log $scratch/models.log $scratch/engines.log $scratch/machines.log"
+logs="$scratch/unit.log $scratch/sweeps.log $scratch/models.log $scratch/engines.log $scratch/machines.log"
 # shellcheck disable=SC2086 # one word per log
 {
 	skipped $logs >"$scratch/skipped"

@@ -48,7 +48,7 @@ func TestVolumes(t *testing.T) {
 	t.Parallel()
 	var last Volume
 	n, err := count(Volumes(strings.NewReader("job0\t9\t9\t1762\t0\t14347\njob1\t20\t11\t53088744165\t1510005522\t5759777\n"), "a.tsv"), func(v *Volume) { last = *v })
-	if err != nil || n != 2 || last != (Volume{"job1", 20, 53088744165, 1510005522, 5759777}) {
+	if err != nil || n != 2 || last != (Volume{20, 53088744165}) {
 		t.Errorf("%d jobs, %+v: %v", n, last, err)
 	}
 	if tasks, work := mapped(&last); tasks != 396 || math.Abs(work-(2654.437+792)) > 0.001 {
@@ -76,7 +76,7 @@ func TestWrongLines(t *testing.T) {
 		"nan":           {"NaN 1 1 1", `a.tr:1: arrival is "NaN", which is no number`},
 		"infinite":      {"1 1 1 Inf", `a.tr:1: time of task 1 is "Inf": must be from 0 to 1e+09`},
 		"huge":          {"1 1 1 1e400", `a.tr:1: time of task 1 is "1e400"`},
-		"negative":      {"1 1 1 -2", "a.tr:1: time of task 1 is -2: must be from 0"},
+		"negative":      {"1 1 1 -2", `a.tr:1: time of task 1 is "-2": must be from 0`},
 		"zero tasks":    {good + good + "1 0 1", `a.tr:3: number of tasks is "0": must be from 1 to 200000`},
 		"many tasks":    {"1 99999999999999999999 1 1", `: must be from 1 to 200000`},
 		"half a task":   {"1 1.5 1 1", `a.tr:1: number of tasks is "1.5", which is no whole number`},
@@ -84,7 +84,7 @@ func TestWrongLines(t *testing.T) {
 		"times over":    {"1 1 1 1 1", "a.tr:1: 1 tasks, but the times of 2"},
 		"clock back":    {"5 1 1 1\n4 1 1 1", "a.tr:2: arrival 4 is before 5 of the line above"},
 		"gap":           {"5 1 1 1\n3e6 1 1 1", "a.tr:2: gap of 2.999995e+06 s after the line above"},
-		"long field":    {strings.Repeat("z", 99) + " 1 1 1", `zzz"..., which is no number`},
+		"long field":    {strings.Repeat("z", 99) + " 1 1 1", `zzz", which is no number`},
 		"long line":     {good + strings.Repeat("1 ", lineMost), "a.tr:2: line is longer than 4194304 bytes"},
 	} {
 		if _, err := count(Tasks(strings.NewReader(c.in), "a.tr"), func(*Job) {}); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -95,10 +95,9 @@ func TestWrongLines(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
 		"fields":     {"job0 1 1 1 1", "a.tsv:1: 5 fields; a line has name"},
 		"job gone":   {first + "job2 5 0 1 1 1", `a.tsv:2: name is "job2", want job1`},
-		"gap":        {first + "job1 50 5 1 1 1", "a.tsv:2: gap is 5 s, but it arrives 45 s after"},
 		"clock back": {first + "job1 4 0 1 1 1", "a.tsv:2: arrival 4 is before 5"},
-		"bytes":      {"job0 1 1 1 x 1", `a.tsv:1: shuffle is "x", which is no whole number`},
-		"negative":   {"job0 1 1 1 1 -1", `a.tsv:1: output is "-1": must be from 0`},
+		"bytes":      {"job0 1 1 1.5 1 1", `a.tsv:1: input is "1.5", which is no whole number`},
+		"negative":   {"job0 1 1 -1 1 1", `a.tsv:1: input is "-1": must be from 0`},
 	} {
 		if _, err := count(Volumes(strings.NewReader(c.in), "a.tsv"), func(*Volume) {}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
@@ -119,9 +118,9 @@ func TestReadFails(t *testing.T) {
 func TestSourcesAreDocumented(t *testing.T) {
 	t.Parallel()
 	page := testkit.Need(os.ReadFile("../docs/traces.md"))(t)
-	for _, k := range layout() {
-		if !regexp.MustCompile("(?m)^\\| `" + regexp.QuoteMeta(k.path) + "` \\| `[0-9a-f]{64}` \\|$").Match(page) {
-			t.Errorf("lab/docs/traces.md has no checksum of %s", k.path)
+	for _, path := range layout() {
+		if !regexp.MustCompile("(?m)^\\| `" + regexp.QuoteMeta(path) + "` \\| `[0-9a-f]{64}` \\|$").Match(page) {
+			t.Errorf("lab/docs/traces.md has no checksum of %s", path)
 		}
 	}
 }
@@ -146,7 +145,7 @@ func TestFolder(t *testing.T) {
 	if _, err := Open(dir, "google"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
-	if _, err := Open(dir, "../secret"); !errors.Is(err, errUnknown) {
+	if _, err := Open(dir, "../secret"); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
 	if err := CheckDir(filepath.Join(dir, "swim", "FB-2010_samples_24_times_1hr_0.tsv")); err == nil {
@@ -162,7 +161,7 @@ func TestPublished(t *testing.T) {
 		testkit.NotRun(t, "HEADROOM_TRACES names no folder of published traces")
 	}
 	want := map[string]struct{ jobs, tasks int }{"google": {10000, 312558}, "yahoo1": {2910, 122878}, "yahoo2": {3363, 137029}, "pigeon-google50": {5001, 10291}, "facebook2010": {24442, 0}}
-	for _, name := range names() {
+	for name := range layout() {
 		f, err := Open(dir, name)
 		testkit.Check(t, err)
 		jobs, tasks := 0, 0

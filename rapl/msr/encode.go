@@ -79,8 +79,7 @@ func (u Units) EncodeWindow(d time.Duration) uint64 {
 	var best uint64
 	found := false
 	for field := range uint64(1 << 7) {
-		w := u.Window(field)
-		if w <= d && (!found || w > u.Window(best)) {
+		if w := u.Window(field); w <= d && (!found || w > u.Window(best)) {
 			best, found = field, true
 		}
 	}

@@ -26,6 +26,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"headroom/internal/each"
 	"headroom/rapl"
 	"headroom/rapl/sysfs"
 	"headroom/units"
@@ -79,10 +80,7 @@ func openWith(root *os.Root, regs registers) (*rapl.Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	dirs := make([]rapl.Dir, 0, len(s.zones))
-	for _, z := range s.zones {
-		dirs = append(dirs, rapl.Dir{Path: z.dir, Control: rapl.ControlRegs})
-	}
+	dirs := each.List(s.zones, func(z *zone) rapl.Dir { return rapl.Dir{Path: z.dir, Control: rapl.ControlRegs} })
 	return rapl.OpenZones(s.open, dirs)
 }
 
@@ -176,8 +174,7 @@ func (s *source) addPackage(p place, m processor) {
 }
 
 func (s *source) add(dir, name string, cpus []int, reg uint32, scale func(uint64) units.Energy) bool {
-	v, err := s.read(cpus, reg)
-	if err != nil || v&counterMask == 0 {
+	if v, err := s.read(cpus, reg); err != nil || v&counterMask == 0 {
 		return false
 	}
 	s.zones = append(s.zones, &zone{dir: dir, name: name, cpus: cpus, span: scale(counterMask), energy: func() (units.Energy, error) {

@@ -142,8 +142,7 @@ func (f *Files) descriptor(path string, write bool) (int, error) {
 		flags = unix.O_RDWR | unix.O_CLOEXEC
 	}
 	for {
-		fd, err := f.openat(path, flags)
-		if len(f.spare) == 0 || !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.ENFILE) {
+		if fd, err := f.openat(path, flags); len(f.spare) == 0 || !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.ENFILE) {
 			return fd, err
 		}
 		f.giveUp(1)

@@ -57,8 +57,8 @@ func (c *cluster) doorKeepsPromises(want string) {
 		c.t.Errorf("cancel of a job that waits: %d %s", exit, errs)
 	}
 	c.ends(withdrawn, "cancelled")
-	// A name without earlier runs: those of words may have taken longer than that.
-	late := c.submit(strings.NewReplacer("name: words", "name: late", "class: high", "class: low\ndeadline: 1s").Replace(wordsJob(1)), "--queue")
+	// One task: ten may need more time than that, and would be refused at once.
+	late := c.submit(strings.NewReplacer("name: words", "name: late", "text/*", "text/00", "class: high", "class: low\ndeadline: 3s").Replace(wordsJob(1)), "--queue")
 	if j := c.ends(late, "failed"); !strings.HasPrefix(j.Outcome, "refused by admission: ") {
 		c.t.Errorf("ended as %+v", j)
 	}

@@ -8,6 +8,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
+	"headroom/internal/each"
 )
 
 // jsonGroup is a group of workers in -o json. The active master's fields are null while none is active.
@@ -40,10 +41,7 @@ type jsonMaster struct {
 
 func printGroups(w io.Writer, out *cli.Output, groups []*headroomv1.DispatchGroup) error {
 	if out.IsJSON() {
-		items := make([]any, 0, len(groups))
-		for _, item := range cli.Filled[jsonGroup](groups) {
-			items = append(items, item)
-		}
+		items := each.List(cli.Filled[jsonGroup](groups), func(item jsonGroup) any { return item })
 		return out.JSON(w, envelope("GroupList", items))
 	}
 	head := []string{"GROUP", "MASTERS", "WORKERS", "SLOTS", "USABLE", "RESERVED", "RUNNING", "QUEUED", "OUTSTANDING", "WINDOW", "WAITING"}

@@ -14,6 +14,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
+	"headroom/internal/each"
 	"headroom/internal/pause"
 )
 
@@ -127,10 +128,9 @@ func (p *logPrinter) document() error {
 	if !p.out.IsJSON() {
 		return nil
 	}
-	var items []any
-	for _, name := range p.names {
-		items = append(items, jsonLog{logTitle(name), strings.ToValidUTF8(p.texts[name].String(), "\uFFFD")})
-	}
+	items := each.Of(p.names, func(name string) any {
+		return jsonLog{logTitle(name), strings.ToValidUTF8(p.texts[name].String(), "\uFFFD")}
+	})
 	return p.out.JSON(p.to, envelope("LogList", items))
 }
 

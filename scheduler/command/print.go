@@ -12,6 +12,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
+	"headroom/internal/each"
 	"headroom/jobs/buffers"
 	"headroom/scheduler"
 	"headroom/scheduler/jobfile"
@@ -197,8 +198,7 @@ func (item *jsonJob) fill(j *headroomv1.Job, d *headroomv1.RunDetail) {
 		at = at.UTC()
 		item.Deadline = &at
 		if !ended(j) {
-			s := left.Seconds()
-			item.DeadlineLeftS = &s
+			item.DeadlineLeftS = new(left.Seconds())
 		}
 	}
 	if d == nil {
@@ -210,8 +210,7 @@ func (item *jsonJob) fill(j *headroomv1.Job, d *headroomv1.RunDetail) {
 		item.Seed = &d.Seed
 	}
 	if d.GetBeganUs() > 0 {
-		at := time.UnixMicro(d.GetBeganUs()).UTC()
-		item.Began = &at
+		item.Began = new(time.UnixMicro(d.GetBeganUs()).UTC())
 	}
 	if k := d.GetSprint(); k != nil {
 		item.Sprint = &jsonSprint{k.GetId(), k.GetNodes(), units.Power(k.GetCapUw()).Watts(), time.UnixMicro(k.GetSinceUs()).UTC(), float64(k.GetDurationMs()) / 1000}
@@ -570,10 +569,7 @@ func rateText(p *headroomv1.JobProgress) string {
 
 func runningOn(p *headroomv1.JobProgress) string {
 	nodes := slices.Sorted(maps.Keys(p.GetRunningOn()))
-	parts := make([]string, len(nodes))
-	for i, n := range nodes {
-		parts[i] = fmt.Sprintf("%s (%d)", n, p.GetRunningOn()[n])
-	}
+	parts := each.List(nodes, func(n string) string { return fmt.Sprintf("%s (%d)", n, p.GetRunningOn()[n]) })
 	return textOr(strings.Join(parts, ", "))
 }
 

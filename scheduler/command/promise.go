@@ -49,8 +49,7 @@ func leftOut(j *headroomv1.Job) *float64 {
 	if j.GetState() != headroomv1.JobState_JOB_STATE_DONE || p.GetTasks() == 0 || p.GetDone() > p.GetTasks() {
 		return nil
 	}
-	part := 1 - float64(p.GetDone())/float64(p.GetTasks())
-	return &part
+	return new(1 - float64(p.GetDone())/float64(p.GetTasks()))
 }
 
 // admissionRows are the lines about what was promised to a job; none for one that was not asked about.

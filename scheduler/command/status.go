@@ -10,6 +10,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
+	"headroom/internal/each"
 	"headroom/internal/rpc"
 )
 
@@ -96,10 +97,7 @@ func (t *target) status(parent context.Context) ([]schedulerItem, error) {
 
 func printStatus(cmd *cobra.Command, out *cli.Output, items []schedulerItem) error {
 	if out.IsJSON() {
-		all := make([]any, len(items))
-		for i, x := range items {
-			all[i] = x
-		}
+		all := each.List(items, func(x schedulerItem) any { return x })
 		return out.JSON(cmd.OutOrStdout(), envelope("SchedulerList", all))
 	}
 	table := cli.Table{Head: []string{"ADDRESS", "STATE", "EPOCH", "ACTIVE"}, Noun: "scheduler"}

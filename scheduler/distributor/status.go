@@ -4,6 +4,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/each"
 )
 
 // statusRequest requests the status.
@@ -12,10 +13,7 @@ type statusRequest struct {
 }
 
 func (e statusRequest) apply(l *loop, _ time.Time) {
-	all := make([]*headroomv1.DispatchGroup, 0, len(l.groups))
-	for _, g := range l.groups {
-		all = append(all, l.status(g))
-	}
+	all := each.List(l.groups, l.status)
 	e.reply <- all
 }
 

@@ -100,8 +100,7 @@ func (k *Keys) owner(now time.Time, token, job string) (user string, err error) 
 	}
 	parts := strings.Split(token, ".")
 	for _, key := range k.file.now() {
-		own := sum([]byte(key), userLabel, name, parts[2])
-		if same(sum(own, jobLabel, job), parts[3]) {
+		if own := sum([]byte(key), userLabel, name, parts[2]); same(sum(own, jobLabel, job), parts[3]) {
 			return name, inTime(now, parts[2])
 		}
 	}
@@ -142,8 +141,7 @@ func same(want []byte, text string) bool {
 
 // inTime checks the expiry of a genuine token.
 func inTime(now time.Time, end string) error {
-	seconds, err := strconv.ParseInt(end, 10, 64)
-	if err != nil || now.Unix() >= seconds {
+	if seconds, err := strconv.ParseInt(end, 10, 64); err != nil || now.Unix() >= seconds {
 		return errExpired
 	}
 	return nil

@@ -13,6 +13,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"headroom/internal/each"
 )
 
 // History is what a job's application master has written about it: its .jhist file.
@@ -78,13 +80,7 @@ type Attempt struct {
 
 // Of are the attempts of a kind that ended with a status.
 func (h *History) Of(kind, status string) []Attempt {
-	var found []Attempt
-	for _, a := range h.Attempts {
-		if a.Kind == kind && a.Status == status {
-			found = append(found, a)
-		}
-	}
-	return found
+	return each.Where(h.Attempts, func(a Attempt) bool { return a.Kind == kind && a.Status == status })
 }
 
 // event is what is read of the events of a history file.

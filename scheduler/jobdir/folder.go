@@ -454,8 +454,7 @@ func (d *Dir) Publish(run uint32, ofOthers func(job string) bool) error {
 	result := filepath.Join(d.id, Folder{Run: run}.OfRun(link))
 	if info, err := d.output.Lstat(link); err == nil {
 		target, _ := d.output.Readlink(link) // empty for what is no link
-		job, _, _ := strings.Cut(target, "/")
-		if info.Mode()&fs.ModeSymlink == 0 || !ours(info) || ofOthers(job) {
+		if job, _, _ := strings.Cut(target, "/"); info.Mode()&fs.ModeSymlink == 0 || !ours(info) || ofOthers(job) {
 			return fmt.Errorf("%s exists and is not a link to a result of the same user; the result is %s", link, result)
 		}
 	}

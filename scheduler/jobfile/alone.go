@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/each"
 	"headroom/jobs/dispatch"
 )
 
@@ -45,10 +46,7 @@ func (a *Alone) Reduce(maps []int, name string) *headroomv1.Task {
 	if a.file.Reduce == nil {
 		return nil
 	}
-	var outputs []string
-	for _, i := range maps {
-		outputs = append(outputs, a.Map(i).GetOutput())
-	}
+	outputs := each.Of(maps, func(i int) string { return a.Map(i).GetOutput() })
 	return a.file.ReduceTask(a.found, a.ref(dispatch.PhaseReduce, 0), filepath.Join(a.dir, name), outputs)
 }
 

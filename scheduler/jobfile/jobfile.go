@@ -540,8 +540,7 @@ const submitterKey = "submitter"
 // empty for none. It needs no full parser, because listings call it for every job.
 func SubmitterOf(spec []byte) (name string) {
 	for line := range bytes.Lines(spec) {
-		value, ok := bytes.CutPrefix(line, []byte(submitterKey+": "))
-		if ok && json.Unmarshal(value, &name) == nil {
+		if value, ok := bytes.CutPrefix(line, []byte(submitterKey+": ")); ok && json.Unmarshal(value, &name) == nil {
 			return name
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -61,31 +62,6 @@ func (l *Client) Under(epoch func() uint64) *Client {
 	return l
 }
 
-// fenced puts the epoch of the lease into every request.
-type fenced func() uint64
-
-// WrapUnary implements connect.Interceptor.
-func (f fenced) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
-	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
-		rpc.SetSchedulerEpoch(r.Header(), f())
-		return next(ctx, r)
-	}
-}
-
-// WrapStreamingClient implements connect.Interceptor.
-func (f fenced) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
-	return func(ctx context.Context, s connect.Spec) connect.StreamingClientConn {
-		c := next(ctx, s)
-		rpc.SetSchedulerEpoch(c.RequestHeader(), f())
-		return c
-	}
-}
-
-// WrapStreamingHandler implements connect.Interceptor.
-func (f fenced) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
-	return next
-}
-
 // Address returns the coordinator to use now.
 func (l *Client) Address() string {
 	l.mu.Lock()
@@ -118,7 +94,7 @@ func (l *Client) Leave(address string) {
 func (l *Client) Jobs(address string) headroomv1connect.JobServiceClient {
 	options := l.peers.Options()
 	if l.epoch != nil {
-		options = append(slices.Clip(options), connect.WithInterceptors(fenced(l.epoch)))
+		options = append(slices.Clip(options), connect.WithInterceptors(rpc.Headers(func(h http.Header) { rpc.SetSchedulerEpoch(h, l.epoch()) })))
 	}
 	return headroomv1connect.NewJobServiceClient(l.peers.HTTP(), l.peers.URL(address), options...)
 }

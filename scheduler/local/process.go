@@ -182,8 +182,7 @@ func (p *process) execute(ctx context.Context, out io.Writer) (err error) {
 func (p *process) wait() error {
 	var info unix.Siginfo
 	for {
-		err := unix.Waitid(unix.P_PID, p.cmd.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, unix.EINTR) {
+		if err := unix.Waitid(unix.P_PID, p.cmd.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil); !errors.Is(err, unix.EINTR) {
 			break
 		}
 	}

@@ -214,9 +214,5 @@ func (m distributors) Place(ctx context.Context, st *placeStream) error {
 
 // GetGroup returns the group as this master sees it.
 func (m distributors) GetGroup(ctx context.Context, _ *connect.Request[headroomv1.GetGroupRequest]) (*connect.Response[headroomv1.GetGroupResponse], error) {
-	v, err := ask(ctx, m.Master, func(g *group) *headroomv1.GetGroupResponse { return g.view(time.Now()) })
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(v), nil
+	return rpc.Respond(ask(ctx, m.Master, func(g *group) *headroomv1.GetGroupResponse { return g.view(time.Now()) }))
 }

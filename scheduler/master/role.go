@@ -45,8 +45,7 @@ func (r *role) hear(now time.Time, w peerWord) (changed bool) {
 	case !r.active && !w.active && first:
 		return r.become(now, true)
 	case r.active && w.active:
-		lead := now.Sub(r.since) - w.activeFor
-		if lead < -alike || lead < alike && !first {
+		if lead := now.Sub(r.since) - w.activeFor; lead < -alike || lead < alike && !first {
 			return r.become(now, false)
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/internal/cli"
+	"headroom/internal/each"
 	"headroom/jobs/quality"
 	"headroom/scheduler/jobfile"
 	"headroom/units"
@@ -193,13 +194,12 @@ func (p *profiling) print(w io.Writer, profile *quality.Profile) error {
 		return p.output.JSON(w, profile)
 	}
 	percent := func(x float64) string { return fmt.Sprintf("%.1f %%", 100*x) }
-	var rows [][]string
-	for _, x := range profile.Points {
-		rows = append(rows, []string{
+	rows := each.Of(profile.Points, func(x quality.Point) []string {
+		return []string{
 			strconv.FormatFloat(x.Fraction, 'f', 4, 64), strconv.Itoa(units.Ratio(x.Fraction).Kept(profile.Tasks)),
 			percent(x.Accuracy), percent(x.Low), percent(x.High), strconv.Itoa(x.Runs),
-		})
-	}
+		}
+	})
 	if err := p.output.Table(w, []string{"FRACTION", "TASKS", "ACCURACY", "WORST", "BEST", "RUNS"}, rows); err != nil {
 		return err
 	}

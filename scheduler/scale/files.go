@@ -57,8 +57,7 @@ func readSpark(name string) (run, error) {
 
 // readMapReduce reads the history of one job.
 func readMapReduce(name string) (r run, err error) {
-	left := int64(bytesMost)
-	err = readFile(name, &left, func(from io.Reader) (err error) {
+	err = readFile(name, new(int64(bytesMost)), func(from io.Reader) (err error) {
 		r, err = readHistory(from)
 		return err
 	})

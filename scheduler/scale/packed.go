@@ -107,8 +107,7 @@ func (b *blocks) next() ([]byte, error) {
 	text := data
 	if head[8]&0xf0 == 0x20 {
 		text = make([]byte, size)
-		n, err := lz4.UncompressBlock(data, text)
-		if err != nil || n != len(text) {
+		if n, err := lz4.UncompressBlock(data, text); err != nil || n != len(text) {
 			return nil, fmt.Errorf("%w: an LZ4 block: %w", errPacked, err)
 		}
 	}

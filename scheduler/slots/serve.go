@@ -1,12 +1,14 @@
 package slots
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/rpc"
 	"headroom/scheduler/access"
 )
 
@@ -34,17 +36,11 @@ func (s Service) Report(ctx context.Context, req *connect.Request[headroomv1.Slo
 			refused = b.Report(now, who.Name, r)
 		}
 	})
-	if err == nil {
-		err = refused
-	}
-	if err != nil {
+	if err = cmp.Or(err, refused); err != nil {
 		return nil, err
 	}
 	g, _, err := s.grants(ctx, r.GetApplication(), r.GetInstance(), r.GetSeen())
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(g), nil
+	return rpc.Respond(g, err)
 }
 
 // Await returns once there are grants that the application has not seen, and at once where the application is not known.

@@ -65,8 +65,7 @@ func listenOn(address, file string, logger *slog.Logger) (net.Listener, error) {
 // process is ending, or one that is being started has a copy until it begins its program.
 func listenAgain(address string) (net.Listener, error) {
 	for began := time.Now(); ; time.Sleep(portPause) {
-		l, err := rpc.Listen(address)
-		if err == nil || !errors.Is(err, syscall.EADDRINUSE) || time.Since(began) > portWait {
+		if l, err := rpc.Listen(address); err == nil || !errors.Is(err, syscall.EADDRINUSE) || time.Since(began) > portWait {
 			return l, err
 		}
 	}

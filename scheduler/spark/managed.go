@@ -72,8 +72,7 @@ func (m *managed) kill(ctx context.Context, now time.Time) {
 		return
 	}
 	m.next = now.Add(followEvery)
-	a, found, err := m.find(ctx)
-	if err == nil && found && !a.Over {
+	if a, found, err := m.find(ctx); err == nil && found && !a.Over {
 		m.end(ctx, a.ID)
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"headroom/internal/each"
 	"headroom/jobs/speculation"
 	"headroom/units"
 )
@@ -127,11 +128,7 @@ func (s stageReport) tasks() []speculation.Task {
 		}
 		running[a.Partition] = speculation.Task{ID: a.Partition, State: speculation.Running, Copies: t.Copies + 1, Remaining: left, New: s.typical()}
 	}
-	tasks := make([]speculation.Task, 0, len(running))
-	for _, id := range slices.Sorted(maps.Keys(running)) {
-		tasks = append(tasks, running[id])
-	}
-	return tasks
+	return each.List(slices.Sorted(maps.Keys(running)), func(id int) speculation.Task { return running[id] })
 }
 
 // copied returns the partitions that get a free core. What is invalid gets none.

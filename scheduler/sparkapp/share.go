@@ -29,8 +29,7 @@ func Executors(shares []Share) map[string]int {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(shares[b].remainder(), shares[a].remainder()) })
 	for _, i := range order {
-		s := shares[i]
-		if s.remainder() > 0 && s.whole() > 0 && left >= s.unit() && out[s.Job] < ExecutorsMax {
+		if s := shares[i]; s.remainder() > 0 && s.whole() > 0 && left >= s.unit() && out[s.Job] < ExecutorsMax {
 			out[s.Job]++
 			left -= s.unit()
 		}

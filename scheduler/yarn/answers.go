@@ -233,8 +233,7 @@ func (j jsonApp) app() (app, error) {
 		tags: j.ApplicationTags, launched: moment(j.LaunchTime), finished: moment(j.FinishedTime),
 	}
 	if m := containerForm.FindStringSubmatch(j.AMContainerLogs); m != nil {
-		number, err := strconv.Atoi(m[2])
-		if err == nil {
+		if number, err := strconv.Atoi(m[2]); err == nil {
 			a.master, a.attempt = m[0], fmt.Sprintf("appattempt_%s_%06d", m[1], number)
 		}
 	}

@@ -297,8 +297,7 @@ func (j *job) progress(cfg Config, fresh bool) *headroomv1.JobProgress {
 		p.Error = new(j.terms.error)
 	}
 	if d, ok := j.age(); ok {
-		s := d.Seconds()
-		p.RuntimeS = &s
+		p.RuntimeS = new(d.Seconds())
 	}
 	if fresh && !j.over {
 		p.Work, p.RatePerS = j.work(), j.rate()

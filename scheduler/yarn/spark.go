@@ -90,8 +90,7 @@ func (b *book) sparkWishes(now time.Time) map[string]sparkWish {
 // forgetSparks removes the state of applications that have ended or disappeared.
 func (b *book) forgetSparks(now time.Time) {
 	for id, s := range b.sparks {
-		j := b.jobs[id]
-		if j == nil && now.Sub(s.heard) > sparkSilence || j != nil && j.closed {
+		if j := b.jobs[id]; j == nil && now.Sub(s.heard) > sparkSilence || j != nil && j.closed {
 			delete(b.sparks, id)
 		}
 	}

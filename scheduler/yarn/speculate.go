@@ -8,6 +8,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/each"
 	"headroom/jobs/speculation"
 	"headroom/scheduler/hookserver"
 	"headroom/units"
@@ -212,10 +213,7 @@ func (b *book) speculate(now time.Time, j *job, policy speculation.Policy, ask s
 
 // views returns the reported tasks in the form of the policies.
 func (b *book) views(now time.Time, ask speculateAsk, past *speculation.Durations) []speculation.Task {
-	var all []speculation.Task
-	for _, t := range ask.Done {
-		all = append(all, speculation.Task{ID: *t.Task, State: speculation.Done})
-	}
+	all := each.Of(ask.Done, func(t toldTask) speculation.Task { return speculation.Task{ID: *t.Task, State: speculation.Done} })
 	for _, t := range ask.Waiting {
 		left, _ := past.New(t.size())
 		all = append(all, speculation.Task{ID: *t.Task, New: left})
@@ -256,10 +254,7 @@ func said(policy speculation.Policy, bound speculation.Bound, actions []speculat
 	if bound.ByDeadline {
 		goal = fmt.Sprintf("as many map tasks as possible within %v, until its deadline", bound.Left.Round(time.Second))
 	}
-	var next []string
-	for _, a := range actions {
-		next = append(next, fmt.Sprintf("%s of map task %d", a.Kind, a.Task))
-	}
+	next := each.Of(actions, func(a speculateAction) string { return fmt.Sprintf("%s of map task %d", a.Kind, a.Task) })
 	if len(next) == 0 {
 		next = []string{"nothing; waiting for the running tasks is better"}
 	}

@@ -11,6 +11,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/internal/config"
+	"headroom/internal/each"
 	"headroom/scheduler/hookserver"
 )
 
@@ -114,11 +115,7 @@ func (q Queue) takeClass(t *terms, d demand, classes []Class) {
 }
 
 func names(classes []Class) string {
-	var all []string
-	for _, c := range classes {
-		all = append(all, c.Name)
-	}
-	return strings.Join(all, ", ")
+	return strings.Join(each.Of(classes, func(c Class) string { return c.Name }), ", ")
 }
 
 // takeDeadline applies a deadline that the job names: always, if it is earlier.

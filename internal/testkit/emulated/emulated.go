@@ -31,7 +31,7 @@ import (
 type Options struct {
 	// Dir is the node's folder: Dir/root is its file tree.
 	Dir string
-	// Shape is the machine's kind, as `powerlab node --shape` has it; "" is the default.
+	// Shape is the machine's kind by its name in headroom/lab/emulator/kernel; "" is the default.
 	Shape string
 	// Driver is its cpufreq driver, "" for the shape's own.
 	Driver string
@@ -102,13 +102,13 @@ type child struct {
 
 // startProgram starts the lab's program, or returns errNoLab.
 func startProgram() (*child, error) {
-	work, err := exec.Command("go", "env", "GOWORK").Output()
+	work, err := exec.Command("go", "env", "GOWORK").Output() //nolint:noctx // it ends by itself
 	if at := strings.TrimSpace(string(work)); err != nil || at == "" || at == "off" {
 		return nil, errNoLab
 	} else if _, err := os.Stat(filepath.Join(filepath.Dir(at), "lab/go.mod")); err != nil {
 		return nil, errNoLab
 	}
-	c := exec.Command("go", "run", "headroom/lab/cmd/machine")
+	c := exec.Command("go", "run", "headroom/lab/cmd/machine") //nolint:noctx // it ends with its input
 	c.Stderr = os.Stderr
 	input, err := c.StdinPipe()
 	if err != nil {
@@ -247,7 +247,7 @@ func startBMC(tb testing.TB, c *rpc.Client, o BMCOptions) *BMC {
 // Addr is its address, host:port of UDP.
 func (b *BMC) Addr() string { return b.address }
 
-// SetFault sets its faults, as `powerlab node fault NODE bmc` has them: "hang", "slow=2s,busy".
+// SetFault sets its fault, by the names of headroom/lab/emulator/bmc: "hang", "slow=2s".
 func (b *BMC) SetFault(text string) {
 	b.tb.Helper()
 	testkit.Check(b.tb, call(b.client, "BMC.Fault", text))

@@ -1,17 +1,30 @@
+// Package eagle dispatches short and long jobs side by side, as Eagle does (Delgado et al. 2016), and short ones alone as
+// Sparrow does (Ousterhout et al. 2013): it is what Headroom's own dispatch is compared with.
+//
+// The one idea: a scheduler probes twice as many random workers as a short job has tasks (batch sampling). A worker queues
+// probes, not tasks, and requests a task from the scheduler when a probe's turn comes (late binding). Long jobs are placed by
+// a central scheduler that knows how long each worker's queue is. A part of the workers, the short partition, takes no long
+// tasks. A worker with a long task rejects a short probe and answers with its View, the bits of the workers that have long
+// tasks; the scheduler probes again elsewhere (succinct state sharing), and after Rounds rounds in the short partition.
+// Sparrow is Eagle without long jobs.
+//
+// Guarantees: no short probe is queued at a worker that has a long task; no long task goes to the short partition; the
+// workers of a job's probes are distinct as long as there are enough. The package reads no clock, draws no random numbers of
+// its own and does no I/O. Times are in seconds.
 package eagle
 
 import "math/bits"
 
-// View states which workers had long tasks when it was taken. Its zero value says that none has.
+// View has a bit for each worker that had long tasks when it was taken. Its zero value has none.
 type View struct {
 	// Sequence is larger for a later View.
 	Sequence uint64
-	words    []uint64
+	Words    []uint64
 }
 
 // Long reports whether a worker had long tasks.
 func (v *View) Long(worker int) bool {
-	return v != nil && worker/bits.UintSize < len(v.words) && v.words[worker/bits.UintSize]>>(worker%bits.UintSize)&1 == 1
+	return v != nil && worker/bits.UintSize < len(v.Words) && v.Words[worker/bits.UintSize]>>(worker%bits.UintSize)&1 == 1
 }
 
 // Central places the tasks of long jobs on the workers outside the short partition.
@@ -19,7 +32,6 @@ type Central struct {
 	first   int // worker outside the short partition
 	workers []queue
 	heap    []place
-	placed  []int
 	views   uint64
 }
 
@@ -48,8 +60,8 @@ func NewCentral(workers, short int) *Central {
 }
 
 // Place returns a worker for each of a job's tasks, always the one that would begin it first, and the View that the tasks carry to
-// them. The workers are valid until the next call.
-func (c *Central) Place(now float64, tasks int, estimate float64) ([]int, *View) {
+// them.
+func (c *Central) Place(now float64, tasks int, estimate float64) (placed []int, view *View) {
 	c.heap = c.heap[:0]
 	for w := c.first; w < len(c.workers); w++ {
 		c.heap = append(c.heap, place{c.workers[w].wait(now), w})
@@ -57,28 +69,23 @@ func (c *Central) Place(now float64, tasks int, estimate float64) ([]int, *View)
 	for i := len(c.heap)/2 - 1; i >= 0; i-- {
 		c.sink(i)
 	}
-	c.placed = c.placed[:0]
 	for range tasks {
 		first := &c.heap[0]
-		c.placed = append(c.placed, first.worker)
+		placed = append(placed, first.worker)
 		q := &c.workers[first.worker]
 		q.tasks++
 		q.work += estimate
 		first.wait += estimate
 		c.sink(0)
 	}
-	return c.placed, c.view()
+	return placed, c.view()
 }
 
-// wait returns how long a new task would wait.
 func (q *queue) wait(now float64) float64 {
-	if q.tasks == 0 {
-		return 0
+	if q.tasks > 0 && q.running {
+		return max(0, q.work-min(now-q.since, q.estimate))
 	}
-	if !q.running {
-		return q.work
-	}
-	return max(0, q.work-min(now-q.since, q.estimate))
+	return q.work
 }
 
 func (c *Central) sink(i int) {
@@ -100,10 +107,10 @@ func (c *Central) sink(i int) {
 
 func (c *Central) view() *View {
 	c.views++
-	v := &View{Sequence: c.views, words: make([]uint64, len(c.workers)/bits.UintSize+1)}
+	v := &View{Sequence: c.views, Words: make([]uint64, len(c.workers)/bits.UintSize+1)}
 	for w := range c.workers {
 		if c.workers[w].tasks > 0 {
-			v.words[w/bits.UintSize] |= 1 << (w % bits.UintSize)
+			v.Words[w/bits.UintSize] |= 1 << (w % bits.UintSize)
 		}
 	}
 	return v
@@ -119,9 +126,8 @@ func (c *Central) Started(worker int, now, estimate float64) {
 func (c *Central) Ended(worker int, estimate float64) {
 	q := &c.workers[worker]
 	q.running = false
-	q.tasks--
 	q.work -= estimate
-	if q.tasks == 0 {
+	if q.tasks--; q.tasks == 0 {
 		q.work = 0 // no rest of rounding
 	}
 }

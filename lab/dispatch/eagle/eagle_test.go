@@ -1,10 +1,11 @@
 // Claims: a long task goes where it would begin first, and never to the short partition; a worker with a long task rejects short probes and
 // returns the newest view; rejected probes go where the view shows no long task, in the end to the short partition; with SBP a worker
 // stays with a job until it has no task left; with SRPT the job with the least work left is served first, and no probe is overtaken by more than
-// its bound.
+// its bound; probes go to distinct workers as long as there are enough, each as likely; a worker serves short probes in order, one at a time.
 package eagle
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -108,9 +109,9 @@ func TestRejectedProbesGoElsewhere(t *testing.T) {
 
 func TestNodeRejectsBehindLong(t *testing.T) {
 	t.Parallel()
-	n := NewNode[string](Options{}, nil)
+	n := NewNode[string](false, false, nil)
 	_, view := NewCentral(4, 0).Place(0, 1, 1)
-	if !n.Probe(Probe[string]{To: "short"}) || !n.Probe(Probe[string]{To: "long", Long: true, View: view}) {
+	if !n.Probe(Probe[string]{To: "short"}) || !n.Probe(Probe[string]{To: "long", View: view}) {
 		t.Fatal("an idle node rejects")
 	}
 	serve := func(want string) {
@@ -140,7 +141,7 @@ func TestNodeRejectsBehindLong(t *testing.T) {
 
 func TestStickyBatch(t *testing.T) {
 	t.Parallel()
-	n := NewNode[string](Options{SBP: true}, nil)
+	n := NewNode[string](false, true, nil)
 	n.Probe(Probe[string]{To: "a"})
 	n.Probe(Probe[string]{To: "b"})
 	for step, want := range []string{"a", "a", "a", "b"} {
@@ -164,7 +165,7 @@ func TestShortestFirst(t *testing.T) {
 	type job struct{ left, estimate, overtaken float64 }
 	rapid.Check(t, func(t *rapid.T) {
 		jobs := []*job{}
-		n := NewNode(Options{SRPT: true}, func(j *job) float64 { return j.left })
+		n := NewNode(true, false, func(j *job) float64 { return j.left })
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			if rapid.Bool().Draw(t, "arrives") {
 				j := &job{left: float64(rapid.IntRange(0, 50).Draw(t, "left")), estimate: float64(rapid.IntRange(1, 5).Draw(t, "estimate"))}
@@ -200,4 +201,71 @@ func TestShortestFirst(t *testing.T) {
 			jobs = slices.Delete(jobs, at, at+1)
 		}
 	})
+}
+
+func TestProbesAreDistinct(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		workers := rapid.IntRange(1, 40).Draw(t, "workers")
+		p := NewProber(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), workers, 0)
+		tasks := rapid.IntRange(0, 50).Draw(t, "tasks")
+		count := map[int]int{}
+		for _, w := range p.First(tasks) {
+			count[w]++
+		}
+		total := 0
+		for w, c := range count {
+			total += c
+			if w < 0 || w >= workers || c > (2*tasks+workers-1)/workers {
+				t.Fatalf("worker %d of %d has %d of %d probes", w, workers, c, 2*tasks)
+			}
+		}
+		if total != 2*tasks {
+			t.Fatalf("%d probes, want %d", total, 2*tasks)
+		}
+	})
+}
+
+func TestProbesAreUniform(t *testing.T) {
+	t.Parallel()
+	const draws, workers, tasks = 20_000, 10, 2
+	p := NewProber(rand.New(rand.NewPCG(1, 2)), workers, 0)
+	var count [workers]float64
+	for range draws {
+		for _, w := range p.First(tasks) {
+			count[w]++
+		}
+	}
+	for w, c := range count { // five standard deviations
+		if mean := 2 * draws * tasks / float64(workers); math.Abs(c-mean) > 5*math.Sqrt(mean) {
+			t.Errorf("worker %d is probed %v times of %v", w, c, mean)
+		}
+	}
+}
+
+func TestNodeServesInOrder(t *testing.T) {
+	t.Parallel()
+	n := NewNode[int](false, false, nil)
+	next, served := 0, 0
+	for step := range 500 {
+		for range step % 4 {
+			next++
+			n.Probe(Probe[int]{To: next})
+		}
+		p, ok := n.Next()
+		if ok != (served < next) || ok && p.To != served+1 {
+			t.Fatalf("serves %d %v after %d of %d", p.To, ok, served, next)
+		}
+		if !ok {
+			continue
+		}
+		served++
+		if _, again := n.Next(); again {
+			t.Fatal("serves two at once")
+		}
+		n.Bound(step%2 == 0)
+		if step%2 == 0 {
+			n.End()
+		}
+	}
 }

@@ -8,29 +8,24 @@ import (
 // DelayMost is how much SRPT may delay a probe, as a multiple of its job's task time.
 const DelayMost = 5
 
-// Options of a Node.
-type Options struct {
-	// SRPT serves the job with the least work left first; without it the first come.
-	SRPT bool
-	// SBP asks for more tasks of a short job before the next probe is served.
-	SBP bool
-}
-
-// Probe waits at a Node. P is what it says, such as whom to ask for a task.
+// Probe waits at a Node. P is its content, such as the scheduler that has the tasks.
 type Probe[P any] struct {
 	To P
 	// Estimate is the job's mean task time.
 	Estimate float64
-	// Long tasks come with the View of their placement.
-	Long bool
+	// View is that of the placement of a long task; nil for a short one.
 	View *View
 
 	delay float64 // by which other probes have overtaken it
 }
 
+func (p *Probe[P]) long() bool { return p.View != nil }
+
 // Node is a worker with one slot.
 type Node[P any] struct {
-	options Options
+	// srpt serves the job with the least work left first; without it the first come. sbp asks for more tasks of a short job
+	// before the next probe is served.
+	srpt, sbp bool
 	// left is the work of a job that no worker has begun, in seconds; 0 if there is none.
 	left  func(P) float64
 	queue []Probe[P]
@@ -43,19 +38,19 @@ type Node[P any] struct {
 	long int
 }
 
-// NewNode returns an idle Node. left returns the work of a probe's job that no worker has begun; only SRPT uses it.
-func NewNode[P any](o Options, left func(P) float64) *Node[P] {
-	return &Node[P]{options: o, left: left}
+// NewNode returns an idle Node, with SRPT and SBP where they are on. left returns the work of a probe's job that no worker has begun; only SRPT uses it.
+func NewNode[P any](srpt, sbp bool, left func(P) float64) *Node[P] {
+	return &Node[P]{srpt: srpt, sbp: sbp, left: left}
 }
 
-// Probe queues a probe; false if it is a short one and the worker has a long task. View says then which others have.
+// Probe queues a probe; false if it is a short one and the worker has a long task. View shows which others have one.
 func (n *Node[P]) Probe(p Probe[P]) bool {
-	if !p.Long && n.long > 0 {
-		return false
-	}
-	if p.Long {
+	switch {
+	case p.long():
 		n.long++
 		n.view = p.View
+	case n.long > 0:
+		return false
 	}
 	n.queue = append(n.queue, p)
 	return true
@@ -71,7 +66,7 @@ func (n *Node[P]) Next() (Probe[P], bool) {
 		return Probe[P]{}, false
 	}
 	n.place = 0
-	if n.options.SRPT {
+	if n.srpt {
 		n.place = n.shortest()
 	}
 	if n.place >= len(n.queue) {
@@ -85,37 +80,34 @@ func (n *Node[P]) Next() (Probe[P], bool) {
 // shortest returns the place of the job with the least work left that may overtake those ahead of it. Probes of jobs without work are
 // removed.
 func (n *Node[P]) shortest() int {
-	n.queue = slices.DeleteFunc(n.queue, func(p Probe[P]) bool { return !p.Long && n.left(p.To) <= 0 })
+	n.queue = slices.DeleteFunc(n.queue, func(p Probe[P]) bool { return !p.long() && n.left(p.To) <= 0 })
 	best, least, slack := 0, math.Inf(1), math.Inf(1)
 	for i := range n.queue {
 		p := &n.queue[i]
-		if p.Long && i == 0 {
+		if p.long() && i == 0 {
 			return 0
 		}
 		if left := n.left(p.To); left < least && p.Estimate <= slack {
 			best, least = i, left
-			if p.Long {
+			if p.long() {
 				break
 			}
 		}
-		if !p.Long {
+		if !p.long() {
 			slack = min(slack, DelayMost*p.Estimate-p.delay)
 		}
 	}
 	return best
 }
 
-// Bound says whether the scheduler had a task. If so, it runs from now on.
+// Bound takes the answer whether the scheduler had a task. If so, it runs from now on.
 func (n *Node[P]) Bound(task bool) {
-	sticks := n.options.SBP && task && !n.serving.Long
+	sticks := n.sbp && task && !n.serving.long()
 	if !sticks {
 		n.queue = slices.Delete(n.queue, n.place, n.place+1)
 	}
 	if !task {
-		n.busy = false
-		if n.serving.Long {
-			n.long--
-		}
+		n.End()
 		return
 	}
 	for i := range n.place {
@@ -126,7 +118,7 @@ func (n *Node[P]) Bound(task bool) {
 // End states that the task has ended.
 func (n *Node[P]) End() {
 	n.busy = false
-	if n.serving.Long {
+	if n.serving.long() {
 		n.long--
 	}
 }

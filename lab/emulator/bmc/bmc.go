@@ -13,8 +13,8 @@
 package bmc
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -41,7 +41,7 @@ type Config struct {
 	// Update is the update interval of the reading; 0: 1 s.
 	Update time.Duration
 	// Supplies is the number of power supplies with an input sensor each, which share the
-	// power equally; 0: one sensor of the system board instead. At most 4.
+	// power equally; 0: one sensor of the system board instead.
 	Supplies int
 	// Action is the exception action that a limit has until it is set: 0x01, hard power
 	// off, when it is left nil, as on some real BMCs.
@@ -53,12 +53,9 @@ type Config struct {
 }
 
 const (
-	sampleEvery   = 100 * time.Millisecond
-	history       = time.Minute
-	defaultUpdate = time.Second
-	maxSupplies   = 4
-	lanChannel    = 1
-	powerOff      = 0x01
+	sampleEvery = 100 * time.Millisecond
+	lanChannel  = 1
+	powerOff    = 0x01
 )
 
 // BMC is a running BMC. Its methods may be called from any goroutine.
@@ -67,7 +64,6 @@ type BMC struct {
 	store    store
 	socket   *net.UDPConn
 	machines chan net.Conn
-	late     late
 	stop     context.CancelFunc
 	wait     sync.WaitGroup
 
@@ -80,16 +76,9 @@ type BMC struct {
 	enables byte // BMC global enables
 }
 
-var errConfig = errors.New("bmc: Listen, Watts and at most 4 supplies are required")
-
 // Start binds the address and serves until Close.
 func Start(cfg Config) (*BMC, error) {
-	if cfg.Listen == "" || cfg.Watts == nil || cfg.Supplies < 0 || cfg.Supplies > maxSupplies {
-		return nil, errConfig
-	}
-	if cfg.Update == 0 {
-		cfg.Update = defaultUpdate
-	}
+	cfg.Update = cmp.Or(cfg.Update, time.Second)
 	kept, err := newStore(context.Background(), cfg)
 	if err != nil {
 		return nil, err
@@ -137,9 +126,6 @@ func (b *BMC) Close() {
 func (b *BMC) SetFault(f Fault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if f.Freeze && !b.fault.Freeze {
-		b.meter.freeze(time.Now(), b.updateOf(f), f.Delay)
-	}
 	b.fault = f
 }
 
@@ -193,7 +179,7 @@ func (b *BMC) sample(now time.Time) {
 	watts := b.cfg.Watts()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.meter.add(now, watts)
+	b.meter.add(now, watts, b.cfg.Update, b.fault.Freeze)
 	b.limit.watch(now, watts)
 }
 
@@ -203,12 +189,4 @@ func (c Config) privilege() gobmc.PrivilegeLevel {
 		return gobmc.PrivilegeLevelAdministrator
 	}
 	return gobmc.PrivilegeLevel(c.Privilege)
-}
-
-// updateOf is how often the reading is renewed under f.
-func (b *BMC) updateOf(f Fault) time.Duration {
-	if f.Update > 0 {
-		return f.Update
-	}
-	return b.cfg.Update
 }

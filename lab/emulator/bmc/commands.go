@@ -49,8 +49,9 @@ func (b *BMC) commands() []command {
 	return []command{
 		{types.CommandSetBMCGlobalEnables, 1, asAdmin, b.setEnables},
 		{types.CommandGetBMCGlobalEnables, 0, asUser, b.getEnables},
-		{types.CommandClearMessageFlags, 1, asAdmin, clearFlags},
-		{types.CommandGetMessageFlags, 0, asAdmin, getFlags},
+		// No message ever waits for the machine; IPMI v2.0, 22.3, 22.4.
+		{types.CommandClearMessageFlags, 1, asAdmin, func(time.Time, []byte) ([]byte, byte) { return nil, codeOK }},
+		{types.CommandGetMessageFlags, 0, asAdmin, func(time.Time, []byte) ([]byte, byte) { return []byte{0}, codeOK }},
 		{types.CommandGetSensorReading, 1, asUser, b.sensorReading},
 		{types.CommandGetDCMICapParam, 2, asUser, b.dcmi(capabilities)},
 		{types.CommandGetDCMIPowerReading, 4, asUser, b.dcmi(b.powerReading)},
@@ -125,7 +126,7 @@ func (b *BMC) powerReading(now time.Time, request []byte) ([]byte, byte) {
 	if request[0] != 1 && request[0] != 2 {
 		return nil, codeField
 	}
-	p := b.reading(now)
+	p := b.reading()
 	out := make([]byte, 17)
 	le := binary.LittleEndian
 	le.PutUint16(out[0:], toWatts(p))
@@ -133,7 +134,7 @@ func (b *BMC) powerReading(now time.Time, request []byte) ([]byte, byte) {
 	le.PutUint16(out[4:], toWatts(max(b.meter.most, p)))
 	le.PutUint16(out[6:], toWatts(b.meter.mean()))
 	le.PutUint32(out[8:], uint32(now.Unix()))
-	le.PutUint32(out[12:], uint32(b.updateOf(b.fault)/time.Millisecond))
+	le.PutUint32(out[12:], uint32(b.cfg.Update/time.Millisecond))
 	out[16] = measuring
 	b.fault.Sentinel.apply(out)
 	return out, codeOK
@@ -201,7 +202,7 @@ func (b *BMC) activatePowerLimit(_ time.Time, request []byte) ([]byte, byte) {
 }
 
 // sensorReading is the reading of one watts sensor, in counts of 4 W.
-func (b *BMC) sensorReading(now time.Time, data []byte) ([]byte, byte) {
+func (b *BMC) sensorReading(_ time.Time, data []byte) ([]byte, byte) {
 	sensors := max(b.cfg.Supplies, 1)
 	switch {
 	case b.fault.Busy != 0:
@@ -209,7 +210,7 @@ func (b *BMC) sensorReading(now time.Time, data []byte) ([]byte, byte) {
 	case data[0] < 1 || int(data[0]) > sensors:
 		return nil, codeNotPresent
 	}
-	count := toWatts(b.reading(now)/units.Power(sensors)) / wattsPerCount
+	count := toWatts(b.reading()/units.Power(sensors)) / wattsPerCount
 	out := []byte{byte(min(count, 255)), sensorOK, sensorOK}
 	switch b.fault.Sentinel {
 	case SentinelNone:
@@ -252,8 +253,3 @@ func (b *BMC) setEnables(_ time.Time, data []byte) ([]byte, byte) {
 func (b *BMC) getEnables(time.Time, []byte) ([]byte, byte) {
 	return []byte{b.enables}, codeOK
 }
-
-// clearFlags and getFlags: no message ever waits for the machine; 22.3, 22.4.
-func clearFlags(time.Time, []byte) ([]byte, byte) { return nil, codeOK }
-
-func getFlags(time.Time, []byte) ([]byte, byte) { return []byte{0}, codeOK }

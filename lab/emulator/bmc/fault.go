@@ -1,6 +1,7 @@
 package bmc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -10,15 +11,8 @@ import (
 	"headroom/units"
 )
 
-// errFault is returned for a fault that cannot be read.
-var errFault = errors.New("bmc: fault")
-
 // Fault is the BMC's present fault; the zero value is a healthy BMC.
 type Fault struct {
-	// Update is the update interval of the reading; 0: Config.Update.
-	Update time.Duration
-	// Delay is how old the reading is when it appears; at most a minute.
-	Delay time.Duration
 	// Freeze keeps the present reading forever.
 	Freeze bool
 	// Factor multiplies the reading; 0 means 1. Offset is added after it.
@@ -53,88 +47,38 @@ const (
 	SentinelEqual    Sentinel = "equal"    // no date, all four powers equal
 )
 
-// ParseFault reads a fault as people write it: words separated by commas, among
-// update=2s, delay=3s, freeze, factor=0.5, offset=20W, sentinel=zero, hang, slow=1500ms,
-// busy or busy=0xc3, no-dcmi, keep-action, hide-limit; empty or "none" is a healthy BMC.
-func ParseFault(text string) (Fault, error) {
-	var f Fault
-	if text == "" || text == "none" {
-		return f, nil
-	}
-	for word := range strings.SplitSeq(text, ",") {
-		key, value, _ := strings.Cut(strings.TrimSpace(word), "=")
-		if err := f.set(key, value); err != nil {
-			return Fault{}, fmt.Errorf("%w %q: %w", errFault, word, err)
-		}
-	}
-	return f, nil
-}
-
-var errUnknown = errors.New("unknown setting: use update, delay, freeze, factor, offset, sentinel, hang, slow, busy, no-dcmi, keep-action, hide-limit")
-
-func (f *Fault) set(key, value string) (err error) {
+// ParseFault reads a fault: freeze, factor=0.5, offset=20W, sentinel=zero, hang, slow=1500ms, busy,
+// busy=0xc3 or no-dcmi; empty is a healthy BMC.
+func ParseFault(text string) (f Fault, err error) {
+	key, value, _ := strings.Cut(text, "=")
 	switch key {
-	case "update":
-		f.Update, err = duration(value)
-	case "delay":
-		f.Delay, err = duration(value)
-	case "slow":
-		f.Slow, err = duration(value)
+	case "":
+	case "freeze":
+		f.Freeze = true
 	case "factor":
 		f.Factor, err = strconv.ParseFloat(value, 64)
 	case "offset":
 		f.Offset, err = units.ParsePower(value)
 	case "sentinel":
-		f.Sentinel, err = parseSentinel(value)
+		f.Sentinel = Sentinel(value)
+	case "hang":
+		f.Hang = true
+	case "slow":
+		f.Slow, err = time.ParseDuration(value)
 	case "busy":
-		f.Busy, err = parseBusy(value)
+		var code uint64
+		code, err = strconv.ParseUint(cmp.Or(value, nodeBusy), 0, 8)
+		f.Busy = byte(code)
+	case "no-dcmi":
+		f.NoDCMI = true
 	default:
-		return f.flag(key, value)
+		err = errors.New("unknown fault")
 	}
-	return err
-}
-
-// flag sets a fault that has no value.
-func (f *Fault) flag(key, value string) error {
-	flags := map[string]*bool{
-		"freeze": &f.Freeze, "hang": &f.Hang, "no-dcmi": &f.NoDCMI, "keep-action": &f.KeepAction, "hide-limit": &f.HideLimit,
+	if err != nil {
+		return Fault{}, fmt.Errorf("bmc: fault %q: %w", text, err)
 	}
-	to, ok := flags[key]
-	if !ok || value != "" {
-		return errUnknown
-	}
-	*to = true
-	return nil
-}
-
-var errRange = errors.New("the duration must be from 0 to 1m")
-
-func duration(value string) (time.Duration, error) {
-	d, err := time.ParseDuration(value)
-	if err == nil && (d < 0 || d > history) {
-		err = errRange
-	}
-	return d, err
-}
-
-var errSentinel = errors.New("unknown value: use zero, max, inactive, 1970 or equal")
-
-func parseSentinel(value string) (Sentinel, error) {
-	switch s := Sentinel(value); s {
-	case SentinelZero, SentinelMax, SentinelInactive, Sentinel1970, SentinelEqual:
-		return s, nil
-	default:
-		return SentinelNone, errSentinel
-	}
+	return f, nil
 }
 
 // nodeBusy is the completion code of a BMC that has no time.
-const nodeBusy = 0xc0
-
-func parseBusy(value string) (byte, error) {
-	if value == "" {
-		return nodeBusy, nil
-	}
-	n, err := strconv.ParseUint(value, 0, 8)
-	return byte(n), err
-}
+const nodeBusy = "0xc0"

@@ -2,7 +2,6 @@ package bmc
 
 import (
 	"net"
-	"sync/atomic"
 	"time"
 )
 
@@ -11,8 +10,6 @@ const (
 	maxDatagram = 1024
 	// maxQueue bounds the datagrams that wait for the server; more are lost, as by UDP.
 	maxQueue = 64
-	// maxLate bounds the answers that a slow BMC has not sent yet; more are lost.
-	maxLate = 64
 )
 
 type datagram struct {
@@ -92,7 +89,7 @@ func (b *BMC) send(answer []byte, done <-chan struct{}, write func([]byte) (int,
 		return write(answer)
 	}
 	held := append([]byte(nil), answer...)
-	b.late.after(f.Slow, func() {
+	time.AfterFunc(f.Slow, func() {
 		select {
 		case <-done: // the boot that sends it is over
 		default:
@@ -100,18 +97,4 @@ func (b *BMC) send(answer []byte, done <-chan struct{}, write func([]byte) (int,
 		}
 	})
 	return len(answer), nil
-}
-
-// late delays the answers of a slow BMC. What waits has no goroutine.
-type late struct{ waiting atomic.Int64 }
-
-func (l *late) after(wait time.Duration, do func()) {
-	if l.waiting.Add(1) > maxLate {
-		l.waiting.Add(-1)
-		return
-	}
-	time.AfterFunc(wait, func() {
-		defer l.waiting.Add(-1)
-		do()
-	})
 }

@@ -10,27 +10,24 @@ import (
 // meter is the BMC's power measurement: samples in, a reading that is renewed now and
 // then out. Time is an argument.
 type meter struct {
-	samples []point // oldest first, one minute
-	born    time.Time
-	frozen  *units.Power
+	shown units.Power
+	next  time.Time // of a renewal
 
 	least, most units.Power
 	sum         float64
 	count       int
 }
 
-type point struct {
-	at    time.Time
-	watts units.Power
-}
-
-func (m *meter) add(now time.Time, p units.Power) {
-	if m.born.IsZero() {
-		m.born = now
+// add takes a sample, which is the reading if a renewal is due, unless it is frozen.
+func (m *meter) add(now time.Time, p units.Power, update time.Duration, frozen bool) {
+	if m.next.IsZero() {
+		m.next = now
 	}
-	m.samples = append(m.samples, point{now, p})
-	for len(m.samples) > 1 && now.Sub(m.samples[0].at) > history+time.Minute {
-		m.samples = m.samples[1:]
+	if !frozen && !now.Before(m.next) {
+		m.shown = p
+	}
+	for !m.next.After(now) {
+		m.next = m.next.Add(update)
 	}
 	if m.count == 0 || p < m.least {
 		m.least = p
@@ -38,28 +35,6 @@ func (m *meter) add(now time.Time, p units.Power) {
 	m.most = max(m.most, p)
 	m.sum += float64(p)
 	m.count++
-}
-
-// at is the reading at now: the power at the last renewal, delay before it.
-func (m *meter) at(now time.Time, update, delay time.Duration) units.Power {
-	if m.frozen != nil {
-		return *m.frozen
-	}
-	age := now.Sub(m.born)
-	moment := m.born.Add(age - age%update - delay)
-	value := units.Power(0)
-	for i, s := range m.samples {
-		if i > 0 && s.at.After(moment) {
-			break
-		}
-		value = s.watts
-	}
-	return value
-}
-
-func (m *meter) freeze(now time.Time, update, delay time.Duration) {
-	p := m.at(now, update, delay)
-	m.frozen = &p
 }
 
 // forget starts the statistics again.
@@ -74,16 +49,12 @@ func (m *meter) mean() units.Power {
 }
 
 // reading is what the BMC reports now, with its faults. b.mu is held.
-func (b *BMC) reading(now time.Time) units.Power {
-	f := b.fault
-	if !f.Freeze {
-		b.meter.frozen = nil
+func (b *BMC) reading() units.Power {
+	p := b.meter.shown
+	if b.fault.Factor != 0 {
+		p = units.Power(float64(p) * b.fault.Factor)
 	}
-	p := b.meter.at(now, b.updateOf(f), f.Delay)
-	if f.Factor != 0 {
-		p = units.Power(float64(p) * f.Factor)
-	}
-	return p + f.Offset
+	return p + b.fault.Offset
 }
 
 // limit is the BMC's power limit.

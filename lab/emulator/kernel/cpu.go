@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // userHz is the kernel's unit of CPU time in proc: 1/100 s.
@@ -45,7 +44,7 @@ func (t *Tree) setOnline(cpu int, text string) error {
 	if err != nil {
 		return err
 	}
-	if t.faults.offline[cpu] && on {
+	if t.faults.Offline == cpu && on {
 		return syscall.EIO
 	}
 	t.plant.SetOnline(cpu, on)
@@ -133,6 +132,3 @@ func (t *Tree) cpuinfo() string {
 	}
 	return strings.TrimSuffix(strings.Join(parts, "\n"), "\n")
 }
-
-// rivalEvery bounds how often another writer may write.
-const rivalEvery = 10 * time.Millisecond

@@ -27,6 +27,7 @@ type driver struct {
 // generic are the governors of drivers without their own.
 func generic() []string { return []string{"ondemand", "powersave", "performance", "schedutil"} }
 
+// drivers are the cpufreq drivers; intel_cpufreq is intel_pstate in passive mode.
 func drivers() []driver {
 	own := []string{"performance", "powersave"}
 	return []driver{
@@ -36,16 +37,6 @@ func drivers() []driver {
 		{name: "amd-pstate-epp", governors: own, setpolicy: true, epp: true, dir: "amd_pstate", status: "active", boost: true},
 		{name: "cppc_cpufreq", governors: generic(), boost: true},
 	}
-}
-
-// Drivers are the cpufreq drivers that there are, by the name that scaling_driver
-// shows: intel_cpufreq is intel_pstate in passive mode.
-func Drivers() []string {
-	var names []string
-	for _, d := range drivers() {
-		names = append(names, d.name)
-	}
-	return names
 }
 
 // turbo is what all policies of a machine share.
@@ -70,7 +61,7 @@ type policy struct {
 func (t *Tree) cpufreq() {
 	dir := path.Join(cpuDevices, "cpufreq")
 	t.dirs = append(t.dirs, dir)
-	i := slices.Index(Drivers(), t.shape.Driver)
+	i := slices.IndexFunc(drivers(), func(d driver) bool { return d.name == t.shape.Driver })
 	if i < 0 {
 		return
 	}
@@ -124,7 +115,7 @@ func (t *Tree) storeSwitch(offMeans bool) func(string) error {
 		if err != nil || v > 1 {
 			return syscall.EINVAL
 		}
-		if t.faults.turboLocked {
+		if t.faults.NoTurbo {
 			return syscall.EPERM // "Turbo disabled by BIOS or unavailable on processor"
 		}
 		t.turbo.off = v == 1 == offMeans
@@ -177,12 +168,12 @@ func (t *Tree) policy(d driver, cpu int) {
 		"cpuinfo_min_freq", format(spec.FreqMin),
 		"cpuinfo_transition_latency", map[bool]string{true: "0", false: "10000"}[d.setpolicy],
 		"affected_cpus", n, "related_cpus", n)
-	t.reading(path.Join(dir, "cpuinfo_max_freq"), p.pace(), number(p.highest))
+	t.reading(path.Join(dir, "cpuinfo_max_freq"), Slow, number(p.highest))
 	p.only(dir)
 	t.reading(path.Join(dir, "scaling_cur_freq"), Slow, number(func() units.Freq { return t.plant.CoreFreq(cpu) }))
 	t.control(path.Join(dir, "scaling_governor"), Soon, func() (string, error) { return p.governor, nil }, p.setGovernor)
-	t.control(path.Join(dir, "scaling_min_freq"), Soon, number(p.shownMin), p.setMin).bounds = p
-	t.control(path.Join(dir, "scaling_max_freq"), Soon, number(p.shownMax), p.setMax).bounds = p
+	t.control(path.Join(dir, "scaling_min_freq"), Soon, number(p.shownMin), p.store(&p.min)).bounds = p
+	t.control(path.Join(dir, "scaling_max_freq"), Soon, number(p.shownMax), p.store(&p.max)).bounds = p
 	t.control(path.Join(dir, "scaling_setspeed"), Seldom, p.showSpeed, p.setSpeed)
 	for _, a := range t.attrs[first:] {
 		a.cpu = cpu
@@ -196,13 +187,6 @@ func (p *policy) highest() units.Freq {
 		return p.tree.plant.Spec().Base()
 	}
 	return p.tree.plant.Spec().FreqMax
-}
-
-func (p *policy) pace() Pace {
-	if p.driver.name == "cppc_cpufreq" && p.driver.boost {
-		return Slow
-	}
-	return Fixed
 }
 
 // only adds what some drivers have and others have not.
@@ -280,24 +264,17 @@ func (p *policy) setGovernor(text string) error {
 	return nil
 }
 
-// setMax takes a ceiling: what is out of range is clamped without an error.
-func (p *policy) setMax(text string) error {
-	v, err := ParseScan(text)
-	if err != nil {
-		return err
+// store takes a bound: what is out of range is clamped without an error.
+func (p *policy) store(bound *units.Freq) func(text string) error {
+	return func(text string) error {
+		v, err := ParseScan(text)
+		if err != nil {
+			return err
+		}
+		spec := p.tree.plant.Spec()
+		p.later(func() { *bound = min(max(units.Freq(v), spec.FreqMin), spec.FreqMax) })
+		return nil
 	}
-	p.later(func() { p.max = p.clamp(units.Freq(v)) })
-	return nil
-}
-
-// setMin takes the lowest frequency that the governor may request.
-func (p *policy) setMin(text string) error {
-	v, err := ParseScan(text)
-	if err != nil {
-		return err
-	}
-	p.later(func() { p.min = p.clamp(units.Freq(v)) })
-	return nil
 }
 
 // DeferBounds has scaling_max_freq and scaling_min_freq be carried out by a worker, as
@@ -323,11 +300,6 @@ func (p *policy) work() {
 	}
 	p.late = nil
 	p.apply()
-}
-
-func (p *policy) clamp(f units.Freq) units.Freq {
-	spec := p.tree.plant.Spec()
-	return min(max(f, spec.FreqMin), spec.FreqMax)
 }
 
 // top is the most that turbo switches leave.

@@ -40,7 +40,6 @@ const (
 	Prompt             // is written by others and acts at once: power limits
 	Soon               // is written by others and may act a little later: frequencies
 	Seldom             // is written by others, and most such writes have no effect
-	Device             // registers by offset, not text
 )
 
 // Attr is one file.
@@ -55,15 +54,11 @@ type Attr struct {
 	show  func() (string, error)
 	store func(string) error // nil: the kernel refuses to open it for writing
 	role  role
-	zone  *zone     // of a powercap attribute
-	cpu   int       // of a cpufreq attribute, else -1
-	msr   *msrStore // of a register device
+	zone  *zone // of a powercap attribute
+	cpu   int   // of a cpufreq attribute, else -1
 
 	bounds *policy // whose frequency the file bounds, else nil
 }
-
-// writable reports whether the kernel opens the file for writing at all.
-func (a *Attr) writable() bool { return a.store != nil || a.msr != nil }
 
 // role is what a fault aims at.
 type role int
@@ -84,7 +79,8 @@ type Tree struct {
 	links  map[string]string
 	dirs   []string
 
-	faults   faults
+	faults   Faults
+	frozen   map[*Attr]string // what frozen counters show
 	turbo    *turbo
 	policies []*policy
 	deferred bool // bounds of frequency are carried out by a worker
@@ -112,7 +108,6 @@ func New(p *plant.Plant, shape Shape, id Identity) *Tree {
 	t.cpufreq()
 	t.sensors()
 	t.proc(id)
-	t.registers()
 	return t
 }
 
@@ -137,17 +132,14 @@ func (t *Tree) Read(a *Attr) (string, error) {
 	if a.cpu >= 0 && !t.plant.Online(a.cpu) {
 		return "", syscall.EBUSY // cpufreq: the policy is inactive
 	}
-	if a.show == nil {
-		return "", syscall.EINVAL
-	}
 	text, err := a.show()
 	if a.bounds != nil {
 		a.bounds.work() // it was seen once; the worker comes right behind
 	}
-	if err != nil {
-		return "", err
+	if held, ok := t.frozen[a]; ok {
+		return held, nil
 	}
-	return t.faults.shown(a, text), nil
+	return text, err
 }
 
 // Write gives the file text, which may end in one line break. The error is the
@@ -169,14 +161,13 @@ func (t *Tree) Write(a *Attr, text string) error {
 
 // Open is the error number of opening the file for reading or writing, or nil.
 func (t *Tree) Open(a *Attr, write bool) error {
-	if write && !a.writable() {
+	if write && a.store == nil {
 		return syscall.EACCES
 	}
 	return t.faults.opening(a)
 }
 
-// Step lets dt go by for what the kernel itself counts and for what a fault does
-// again and again. It is called after the plant's own step.
+// Step lets dt go by for what the kernel itself counts. It is called after the plant's own step.
 func (t *Tree) Step(dt time.Duration) {
 	for _, p := range t.policies {
 		p.work()
@@ -187,7 +178,6 @@ func (t *Tree) Step(dt time.Duration) {
 			t.ticks[cpu] += dt.Seconds() * userHz * t.plant.At(cpu).Utilisation()
 		}
 	}
-	t.rival()
 }
 
 // add puts a file on the tree.

@@ -1,5 +1,4 @@
-// Claims: what is written acts on the machine, every shape conserves energy, and
-// registers and powercap are two views of one machine.
+// Claims: what is written acts on the machine, and every shape conserves energy.
 package kernel_test
 
 import (
@@ -91,7 +90,7 @@ func conserves(t *rapid.T, shape kernel.Shape) {
 			domains[i].SetLimit(plant.MSR, plant.LongTerm, units.FromWatts(rapid.Float64Range(0, 300).Draw(t, "limit")))
 		}
 		dt := time.Duration(rapid.Int64Range(1, int64(10*time.Millisecond)).Draw(t, "dt"))
-		p.StepEach(dt, loads...)
+		p.Step(dt, loads...)
 		for i, d := range domains {
 			sums[i] += float64(d.Package()) * dt.Seconds()
 		}
@@ -135,7 +134,7 @@ func TestMirroredCounters(t *testing.T) {
 		if read("0") != read("1") || read("2") != read("3") || read("0") == read("2") {
 			t.Errorf("counters %s %s %s %s", read("0"), read("1"), read("2"), read("3"))
 		}
-		m.plant.StepEach(time.Second, 0, 0, 0, 0)
+		m.plant.Step(time.Second, 0, 0, 0, 0)
 	}
 }
 
@@ -145,15 +144,16 @@ func TestTurboSwitches(t *testing.T) {
 	t.Parallel()
 	const boost, noTurbo = "sys/devices/system/cpu/cpufreq/boost", "sys/devices/system/cpu/intel_pstate/no_turbo"
 	m := newMachine(t, named(t, "xeon-2s"))
-	m.fault(t, kernel.NoTurbo)
+	m.SetFaults(kernel.Faults{NoTurbo: true})
 	if err := m.write(t, noTurbo, "1"); !is(err, syscall.EPERM) || m.read(t, noTurbo) != "0" {
 		t.Errorf("%v, no_turbo %s", err, m.read(t, noTurbo))
 	}
-	m.fault(t, kernel.Clear)
+	m.SetFaults(kernel.Faults{})
 	if err := m.write(t, noTurbo, "1"); err != nil || m.read(t, noTurbo) != "1" {
 		t.Errorf("%v, no_turbo %s", err, m.read(t, noTurbo))
 	}
-	shape := testkit.Need(named(t, "epyc").WithDriver("cppc_cpufreq"))(t)
+	shape := named(t, "epyc")
+	shape.Driver = "cppc_cpufreq"
 	m = newMachine(t, shape)
 	testkit.Check(t, m.write(t, policy1+"scaling_max_freq", "2000000"))
 	for on, top := range map[string]string{"0": "2450000", "1": "3700000"} {
@@ -163,48 +163,6 @@ func TestTurboSwitches(t *testing.T) {
 		if ceiling, highest := m.read(t, policy1+"scaling_max_freq"), m.read(t, policy1+"cpuinfo_max_freq"); ceiling != top || highest != top {
 			t.Errorf("boost %s: ceiling %s, highest %s, want %s", on, ceiling, highest, top)
 		}
-	}
-	if err := newMachine(t, named(t, "xeon-1s")).Fault(kernel.NoTurbo); !errors.Is(err, kernel.ErrFault) {
-		t.Errorf("a switch that is not there: %v", err)
-	}
-}
-
-// The registers and powercap are two views of one machine; a machine without RAPL
-// has no registers either.
-func TestRegisters(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t, named(t, "xeon-1s"))
-	msr := m.Lookup("dev/cpu/0/msr")
-	value, err := m.ReadRegister(msr, 0x610)
-	if err != nil || value&0x7fff != 185*8 || value>>32&0x7fff != 222*8 || value>>15&1 != 1 {
-		t.Errorf("limits %#x, %v", value, err)
-	}
-	if err := m.WriteRegister(msr, 0x610, value&^0x7fff|90*8); err != nil {
-		t.Error(err)
-	}
-	if got := m.read(t, pkg+"constraint_0_power_limit_uw"); got != "90000000" {
-		t.Errorf("powercap shows %s", got)
-	}
-	if got := m.read(t, pkg+"constraint_0_time_window_us"); got != "999424" {
-		t.Errorf("window became %s", got)
-	}
-	m.step(10*time.Second, 1)
-	count, err := m.ReadRegister(msr, 0x611)
-	if joules := float64(count) / 16384; err != nil || math.Abs(joules-m.plant.PackageEnergy().Joules()) > 0.1 {
-		t.Errorf("register counts %.3f J, powercap %v, %v", joules, m.plant.PackageEnergy(), err)
-	}
-	if _, err := m.ReadRegister(msr, 0x641); !is(err, syscall.EIO) {
-		t.Errorf("a register that is not there answers %v", err)
-	}
-	m.fault(t, kernel.Locked)
-	if value, _ := m.ReadRegister(msr, 0x610); value>>63 != 1 || !is(m.WriteRegister(msr, 0x610, 0), syscall.EIO) {
-		t.Errorf("locked register %#x", value)
-	}
-	if newMachine(t, named(t, "bare-vm")).Lookup("dev/cpu/0/msr") != nil {
-		t.Error("a bare virtual machine has registers")
-	}
-	if unit, err := newMachine(t, named(t, "epyc")).ReadRegister(newMachine(t, named(t, "epyc")).Lookup("dev/cpu/0/msr"), 0xc0010299); err != nil || unit == 0 {
-		t.Errorf("AMD unit register %#x, %v", unit, err)
 	}
 }
 

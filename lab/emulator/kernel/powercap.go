@@ -28,12 +28,6 @@ type zone struct {
 	bank   plant.Bank
 }
 
-// matches reports whether a fault that names target aims at the zone: its folder's
-// name or what it calls itself; no target aims at all.
-func (z *zone) matches(target string) bool {
-	return target == "" || target == path.Base(z.dir) || target == z.name
-}
-
 // powercap builds the RAPL zones.
 func (t *Tree) powercap() {
 	if t.shape.Powercap == NoPowercap {
@@ -124,13 +118,13 @@ func (t *Tree) limits(z *zone) {
 		return
 	}
 	enabled := t.control(path.Join(z.dir, "enabled"), Prompt,
-		func() (string, error) { return formatBool(z.domain.Enabled(z.bank) && !t.faults.lockedAt(z)), nil },
+		func() (string, error) { return formatBool(z.domain.Enabled(z.bank) && !t.faults.Locked), nil },
 		func(text string) error {
 			on, err := ParseBool(text)
 			if err != nil {
 				return err
 			}
-			if t.faults.lockedAt(z) || t.faults.refuses(z) {
+			if t.faults.Locked || t.faults.refuses(z) {
 				return syscall.ENOSYS
 			}
 			z.domain.SetEnabled(z.bank, on)
@@ -166,7 +160,7 @@ func (t *Tree) bound(z *zone, name string, show func() (string, error), take fun
 			return err
 		case t.faults.refuses(z):
 			return syscall.ENODATA
-		case t.faults.lockedAt(z):
+		case t.faults.Locked:
 			return nil // Linux 6.1 does not look at what the register did
 		}
 		take(v)

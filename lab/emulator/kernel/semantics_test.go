@@ -5,7 +5,6 @@ package kernel_test
 import (
 	"errors"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"headroom/internal/testkit"
 	"headroom/lab/emulator/kernel"
 	"headroom/lab/emulator/plant"
+	"headroom/units"
 )
 
 const (
@@ -75,11 +75,6 @@ func (m *machine) read(t fataler, name string) string {
 		return err.Error()
 	}
 	return text
-}
-
-func (m *machine) fault(t fataler, name string, args ...string) {
-	t.Helper()
-	testkit.Check(t, m.Fault(name, args...))
 }
 
 // is compares what a call answered with an error number, 0 for success.
@@ -151,10 +146,10 @@ func TestWritesAnswerAsTheKernelDoes(t *testing.T) {
 	table.Userspace = true
 	for name, c := range map[string]struct {
 		shape kernel.Shape
-		fault []string
+		fault kernel.Faults
 		rows  []row
 	}{
-		"limits": {named(t, "xeon-1s"), nil, []row{
+		"limits": {named(t, "xeon-1s"), kernel.Faults{}, []row{
 			{limit, "25060000\n", 0, "25000000"},
 			{limit, "99999999999", 0, "1695875000"}, // cut to 15 bits of 1/8 W, not clamped
 			{limit, "0", 0, "0"},                    // accepted, and means 0 W
@@ -173,25 +168,25 @@ func TestWritesAnswerAsTheKernelDoes(t *testing.T) {
 			{pkg + "name", "x", syscall.EACCES, "package-0"},
 			{zones + "enabled", "0", syscall.ENOSYS, "1"},
 		}},
-		"zones without effect": {named(t, "xeon-1s"), nil, []row{
+		"zones without effect": {named(t, "xeon-1s"), kernel.Faults{}, []row{
 			{core + "constraint_0_power_limit_uw", "5000000", 0, "0"}, // Lesson 4: only package zones take a limit
 			{core + "enabled", "1", syscall.ENOSYS, "0"},
 		}},
-		"locked as seen by Linux 6.1": {named(t, "xeon-1s"), []string{"locked"}, []row{
+		"locked as seen by Linux 6.1": {named(t, "xeon-1s"), kernel.Faults{Locked: true}, []row{
 			{limit, "50000000", 0, "185000000"}, // Lesson 5: success, and the old value stays
 			{limit, "abc", syscall.EINVAL, "185000000"},
 			{pkg + "enabled", "1", syscall.ENOSYS, "0"},
 		}},
-		"locked and noticed": {named(t, "xeon-1s"), []string{"locked", "refuse"}, []row{
+		"locked and noticed": {named(t, "xeon-1s"), kernel.Faults{Locked: true, Refuse: true}, []row{
 			{limit, "50000000", syscall.ENODATA, "185000000"},
 			{window, "500000", syscall.ENODATA, "999424"},
 			{pkg + "enabled", "1", syscall.ENOSYS, "0"},
 		}},
-		"failing writes": {named(t, "xeon-2s"), []string{"fail-write", "package-1"}, []row{
+		"failing writes": {named(t, "xeon-2s"), kernel.Faults{FailWrite: "package-1"}, []row{
 			{zones + "intel-rapl:1/constraint_0_power_limit_uw", "50000000", syscall.ENODATA, "150000000"},
 			{limit, "50000000", 0, "50000000"},
 		}},
-		"ceilings with a table": {table, nil, []row{
+		"ceilings with a table": {table, kernel.Faults{}, []row{
 			{ceiling, "2050000", 0, "2000000"},
 			{ceiling, "2000000x", 0, "2000000"},
 			{ceiling, "9000000", 0, "3400000"},
@@ -209,8 +204,8 @@ func TestWritesAnswerAsTheKernelDoes(t *testing.T) {
 			{governor, "powersave\n", 0, "powersave"},
 			{policy1 + "scaling_min_freq", "2050000", 0, "2100000"},
 		}},
-		"userspace not loaded": {named(t, "xeon-1s"), nil, []row{{governor, "userspace", syscall.EINVAL, "schedutil"}}},
-		"intel_pstate active": {named(t, "xeon-2s"), nil, []row{ // Lesson 10: drivers differ; performance pins the preference
+		"userspace not loaded": {named(t, "xeon-1s"), kernel.Faults{}, []row{{governor, "userspace", syscall.EINVAL, "schedutil"}}},
+		"intel_pstate active": {named(t, "xeon-2s"), kernel.Faults{}, []row{ // Lesson 10: drivers differ; performance pins the preference
 			{governor, "userspace", syscall.EINVAL, "powersave"},
 			{governor, "schedutil", syscall.EINVAL, "powersave"},
 			{epp, "power", 0, "power"},
@@ -229,14 +224,14 @@ func TestWritesAnswerAsTheKernelDoes(t *testing.T) {
 			{"sys/devices/system/cpu/intel_pstate/status", "passive", syscall.EBUSY, "active"},
 			{"sys/devices/system/cpu/intel_pstate/max_perf_pct", "5", 0, "22"},
 		}},
-		"amd-pstate-epp": {named(t, "epyc"), nil, []row{
+		"amd-pstate-epp": {named(t, "epyc"), kernel.Faults{}, []row{
 			{epp, "128", syscall.EINVAL, "balance_performance"},
 			{ceiling, "1", 0, "400000"},
 			{"sys/devices/system/cpu/cpufreq/boost", "0", 0, "0"},
 			{ceiling, "3700000", 0, "2450000"},
 			{pkg + "enabled", "1", syscall.ENOSYS, "0"}, // Lesson 21: AMD without limits is normal
 		}},
-		"cppc": {named(t, "arm-cppc"), nil, []row{
+		"cppc": {named(t, "arm-cppc"), kernel.Faults{}, []row{
 			{governor, "userspace", 0, "userspace"},
 			{speed, "1700001", 0, "1700001"},
 			{ceiling, "1500000", 0, "1500000"},
@@ -246,9 +241,7 @@ func TestWritesAnswerAsTheKernelDoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t, c.shape)
-			if c.fault != nil {
-				m.fault(t, c.fault[0], c.fault[1:]...)
-			}
+			m.SetFaults(c.fault)
 			for _, r := range c.rows {
 				if err := m.write(t, r.file, r.written); !is(err, r.answer) {
 					t.Errorf("writing %q to %s answers %v, want %v", r.written, r.file, err, r.answer)
@@ -275,20 +268,20 @@ func TestReadsAnswerAsTheKernelDoes(t *testing.T) {
 	if mode := m.Lookup(pkg + "energy_uj").Mode; mode != 0o400 {
 		t.Errorf("energy_uj has mode %o", mode)
 	}
-	m.fault(t, kernel.FailRead, "package-0")
+	m.SetFaults(kernel.Faults{FailRead: "package-0"})
 	read(pkg+"energy_uj", syscall.EINVAL)
 	read(core+"energy_uj", 0)
-	m.fault(t, kernel.Permission)
+	m.SetFaults(kernel.Faults{Permission: kernel.AllZones})
 	read(core+"energy_uj", syscall.EACCES)
 	if err := m.Open(m.Lookup(pkg+"constraint_0_power_limit_uw"), true); !is(err, syscall.EACCES) {
 		t.Errorf("opening a limit without permission answers %v", err)
 	}
-	m.fault(t, kernel.Clear)
+	m.SetFaults(kernel.Faults{})
 	read(pkg+"energy_uj", 0)
 	if err := m.write(t, policy1+"scaling_governor", "performance"); err != nil {
 		t.Error(err)
 	}
-	m.fault(t, kernel.OfflineCPU, "1")
+	m.SetFaults(kernel.Faults{Offline: 1})
 	read(policy1+"scaling_max_freq", syscall.EBUSY)
 	if err := m.write(t, policy1+"scaling_max_freq", "800000"); !is(err, syscall.EBUSY) {
 		t.Errorf("writing an offline CPU's ceiling answers %v", err)
@@ -299,7 +292,7 @@ func TestReadsAnswerAsTheKernelDoes(t *testing.T) {
 	if err := m.write(t, "sys/devices/system/cpu/cpu1/online", "1"); err == nil {
 		t.Error("a CPU that is kept offline came back")
 	}
-	m.fault(t, kernel.Clear)
+	m.SetFaults(kernel.Faults{})
 	if got := m.read(t, policy1+"scaling_governor"); got != "performance" {
 		t.Errorf("after coming back the governor is %s", got)
 	}
@@ -313,48 +306,31 @@ func TestCounterFaults(t *testing.T) {
 	energy := func() int64 {
 		return testkit.Need(strconv.ParseInt(m.read(t, pkg+"energy_uj"), 10, 64))(t)
 	}
-	m.fault(t, kernel.Frozen)
+	m.SetFaults(kernel.Faults{Frozen: true})
 	before := energy()
 	m.step(time.Second, 1)
 	if now := energy(); now != before {
 		t.Errorf("frozen counter went from %d to %d", before, now)
 	}
-	m.fault(t, kernel.Clear)
+	m.SetFaults(kernel.Faults{})
 	if now := energy(); now <= before {
 		t.Errorf("counter shows %d after the fault, %d before it", now, before)
 	}
 	before = energy()
-	m.fault(t, kernel.Jump)
+	for _, d := range m.plant.Domains() {
+		d.SkipEnergy(200_000 * units.Joule)
+	}
 	if leap := energy() - before; leap < 100_000_000_000 {
 		t.Errorf("counter leapt by %d uJ", leap)
 	}
-	m.fault(t, kernel.Reset)
+	for _, d := range m.plant.Domains() {
+		d.ResetEnergy()
+	}
 	if now := energy(); now != 0 {
 		t.Errorf("counter shows %d after a reset", now)
 	}
 	if a, b := m.read(t, pkg+"max_energy_range_uj"), m.read(t, pkg+"intel-rapl:0:1/max_energy_range_uj"); a != "262143328850" || b != "65712999613" {
 		t.Errorf("ranges %s and %s", a, b)
-	}
-}
-
-// Another writer sets the limit once, or again and again until it is cleared.
-func TestDrift(t *testing.T) {
-	t.Parallel()
-	const limit = pkg + "constraint_0_power_limit_uw"
-	m := newMachine(t, named(t, "xeon-1s"))
-	m.fault(t, kernel.Drift, "200W", "1s")
-	for range 3 {
-		if got := m.read(t, limit); got != "200000000" {
-			t.Errorf("limit %s after the other writer", got)
-		}
-		testkit.Check(t, m.write(t, limit, "90000000"))
-		m.step(1200*time.Millisecond, 1)
-	}
-	m.fault(t, kernel.Clear)
-	testkit.Check(t, m.write(t, limit, "90000000"))
-	m.step(3*time.Second, 1)
-	if got := m.read(t, limit); got != "90000000" {
-		t.Errorf("limit %s after the other writer went", got)
 	}
 }
 
@@ -370,7 +346,7 @@ func TestHeat(t *testing.T) {
 	if got := m.read(t, count); got != "0" || m.plant.Freq() != 3_400_000 {
 		t.Errorf("throttled %s times at full load, %v", got, m.plant.Freq())
 	}
-	m.fault(t, kernel.Hot)
+	m.SetFaults(kernel.Faults{Hot: true})
 	m.step(2*time.Second, 1)
 	if got := m.read(t, "sys/devices/platform/coretemp.0/hwmon/hwmon0/temp1_input"); got != "102000" {
 		t.Errorf("hot package has %s", got)
@@ -381,27 +357,9 @@ func TestHeat(t *testing.T) {
 	if got := m.read(t, count); got != "1" || m.plant.Freq() != 800_000 {
 		t.Errorf("throttled %s times when hot, %v", got, m.plant.Freq())
 	}
-	m.fault(t, kernel.Clear)
+	m.SetFaults(kernel.Faults{})
 	m.step(2*time.Second, 1)
 	if m.plant.Freq() != 3_400_000 {
 		t.Errorf("still at %v when cool", m.plant.Freq())
-	}
-}
-
-// Faults that there are not, and arguments that they do not take, are refused.
-func TestFaultsAreChecked(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t, named(t, "xeon-1s"))
-	for _, words := range []string{
-		"melt", "drift", "drift 5", "drift -5W", "drift 5W 1us", "drift 5W soon", "offline-cpu", "offline-cpu 0", "offline-cpu 4",
-		"locked loudly", "hot 200", "hot NaN", "fail-read package-9", "reset now", "clear all",
-	} {
-		f := strings.Fields(words)
-		if err := m.Fault(f[0], f[1:]...); !errors.Is(err, kernel.ErrFault) {
-			t.Errorf("%s: %v", words, err)
-		}
-	}
-	if err := newMachine(t, named(t, "bare-vm")).Fault(kernel.Frozen); !errors.Is(err, kernel.ErrFault) {
-		t.Errorf("a machine without counters froze them: %v", err)
 	}
 }

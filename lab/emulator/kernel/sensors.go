@@ -29,9 +29,9 @@ func (t *Tree) sensors() {
 		kind = "cpu-thermal"
 	}
 	for socket := range t.shape.sockets() {
-		t.thermalZone(socket, kind, socket, "passive", t.plant.Spec().Trip()-5)
+		t.thermalZone(socket, kind, socket, "passive", plant.TempTrip-5)
 	}
-	t.thermalZone(t.shape.sockets(), "acpitz", 0, "critical", t.plant.Spec().Trip()+5)
+	t.thermalZone(t.shape.sockets(), "acpitz", 0, "critical", plant.TempTrip+5)
 }
 
 // hottest is the temperature of a socket in thousandths of a degree Celsius, in
@@ -66,7 +66,7 @@ func (t *Tree) hwmon(socket int) {
 		t.reading(path.Join(dir, "temp1_input"), Slow, t.hottest(socket))
 		return
 	}
-	trip := t.plant.Spec().Trip()
+	trip := plant.TempTrip
 	t.fixed(dir, "temp1_label", "Package id "+n)
 	t.reading(path.Join(dir, "temp1_input"), Slow, t.hottest(socket))
 	t.bounds(path.Join(dir, "temp1_"), t.plant.Domains()[socket*t.shape.dies()], trip)

@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -22,10 +21,7 @@ const (
 
 // Shape describes a machine: its parts, and its appearance to the kernel.
 type Shape struct {
-	// Name is the value of `powerlab node --shape`.
 	Name string
-	// About describes these machines in one line.
-	About string
 	// Spec describes the machine's parts. Spec.Packages is Sockets times Dies.
 	Spec plant.Spec
 
@@ -58,34 +54,6 @@ func (s Shape) dies() int { return max(1, s.Dies) }
 // sockets counts the processor packages.
 func (s Shape) sockets() int { return max(1, s.Spec.Packages) / s.dies() }
 
-// WithSockets is the shape with another number of sockets, the CPUs of each as
-// before. It fails with errShape when n is not within 1 to 8.
-func (s Shape) WithSockets(n int) (Shape, error) {
-	if n < 1 || n > 8 {
-		return s, fmt.Errorf("%w: %d sockets are not within 1 to 8", errShape, n)
-	}
-	s.Spec.Cores = s.Spec.Cores / s.sockets() * n
-	s.Spec.Packages = n * s.dies()
-	if n > 1 || s.Dies > 1 {
-		s.Spec.FailSafe = max(s.Spec.FailSafe, s.Spec.Floor()+s.Spec.Floor()/5)
-	}
-	return s, s.Spec.Validate()
-}
-
-// WithDriver is the shape with another cpufreq driver, "none" for none. It fails
-// with errShape when there is no such driver.
-func (s Shape) WithDriver(name string) (Shape, error) {
-	if name == "none" {
-		s.Driver = ""
-		return s, nil
-	}
-	if !slices.Contains(Drivers(), name) {
-		return s, fmt.Errorf("%w: no cpufreq driver %q", errShape, name)
-	}
-	s.Driver = name
-	return s, nil
-}
-
 // packageName is what the kernel calls package i.
 func (s Shape) packageName(i int) string {
 	if s.dies() == 1 {
@@ -94,23 +62,14 @@ func (s Shape) packageName(i int) string {
 	return fmt.Sprintf("package-%d-die-%d", i/s.dies(), i%s.dies())
 }
 
-// ShapeOf is the shape of that name. It fails with errShape.
+// ShapeOf is the shape of that name. It fails when there is none.
 func ShapeOf(name string) (Shape, error) {
 	for _, s := range Shapes() {
 		if s.Name == name {
 			return s, nil
 		}
 	}
-	return Shape{}, fmt.Errorf("%w: no shape %q", errShape, name)
-}
-
-// ShapeNames are the names of all shapes.
-func ShapeNames() []string {
-	var names []string
-	for _, s := range Shapes() {
-		names = append(names, s.Name)
-	}
-	return names
+	return Shape{}, fmt.Errorf("kernel: no machine shape %q", name)
 }
 
 // amdSpan is the highest value of a counter of 32 bits of 15.258 uJ.
@@ -120,37 +79,28 @@ const amdSpan units.Energy = 65532610987
 func Shapes() []Shape {
 	return []Shape{
 		{
-			Name: "xeon-1s", About: "one-socket server: package, core and dram, acpi-cpufreq", Spec: plant.DefaultSpec(),
-			Powercap: Limits, Core: true, DRAM: true, Driver: "acpi-cpufreq", Hwmon: "coretemp", Zones: true, Vendor: "GenuineIntel",
+			Name: "xeon-1s", Spec: plant.DefaultSpec(), Powercap: Limits, Core: true, DRAM: true,
+			Driver: "acpi-cpufreq", Hwmon: "coretemp", Zones: true, Vendor: "GenuineIntel",
 		},
 		{
-			Name: "xeon-2s", About: "two-socket server: package and dram each, intel_pstate active with turbo", Spec: server(2, 8),
-			Powercap: Limits, DRAM: true, MaxShort: 376 * units.Watt,
+			Name: "xeon-2s", Spec: server(2, 8), Powercap: Limits, DRAM: true, MaxShort: 376 * units.Watt,
 			Driver: "intel_pstate", Hwmon: "coretemp", Zones: true, Vendor: "GenuineIntel",
 		},
 		{
-			Name: "xeon-4die", About: "two sockets of two dies each with zones of their own, intel_pstate passive", Spec: server(4, 8),
-			Powercap: Limits, DRAM: true, Dies: 2, MaxShort: 376 * units.Watt,
+			Name: "xeon-4die", Spec: server(4, 8), Powercap: Limits, DRAM: true, Dies: 2, MaxShort: 376 * units.Watt,
 			Driver: "intel_cpufreq", Userspace: true, Hwmon: "coretemp", Zones: true, Vendor: "GenuineIntel",
 		},
 		{
-			Name: "client-psys-mmio", About: "desktop: core, uncore, psys at the top, MMIO twin of the package", Spec: client(),
-			Powercap: Limits, Core: true, Uncore: true, Psys: true, MaxShort: 0,
+			Name: "client-psys-mmio", Spec: client(), Powercap: Limits, Core: true, Uncore: true, Psys: true,
 			Driver: "intel_pstate", Hwmon: "coretemp", Zones: true, Vendor: "GenuineIntel",
 		},
+		{Name: "epyc", Spec: amd(), Powercap: Counters, Core: true, Driver: "amd-pstate-epp", Hwmon: "k10temp", Vendor: "AuthenticAMD"},
 		{
-			Name: "epyc", About: "two-socket AMD server: energy only, counters that wrap in minutes, amd-pstate-epp", Spec: amd(),
-			Powercap: Counters, Core: true, Driver: "amd-pstate-epp", Hwmon: "k10temp", Vendor: "AuthenticAMD",
+			Name: "epyc-mirrored", Spec: amdDies(), Powercap: Counters, Core: true, Dies: 2, Mirrored: true,
+			Driver: "amd-pstate-epp", Hwmon: "k10temp", Vendor: "AuthenticAMD",
 		},
-		{
-			Name: "epyc-mirrored", About: "as epyc, with two dies a socket that mirror one counter", Spec: amdDies(),
-			Powercap: Counters, Core: true, Dies: 2, Mirrored: true, Driver: "amd-pstate-epp", Hwmon: "k10temp", Vendor: "AuthenticAMD",
-		},
-		{
-			Name: "arm-cppc", About: "Arm server: no powercap, cppc_cpufreq only", Spec: arm(),
-			Driver: "cppc_cpufreq", Userspace: true, Zones: true, Vendor: "",
-		},
-		{Name: "bare-vm", About: "virtual machine: nothing to measure or limit power with", Spec: vm(), Vendor: "GenuineIntel"},
+		{Name: "arm-cppc", Spec: arm(), Driver: "cppc_cpufreq", Userspace: true, Zones: true},
+		{Name: "bare-vm", Spec: vm(), Vendor: "GenuineIntel"},
 	}
 }
 

@@ -20,20 +20,11 @@ const (
 	ClassD Class = 'D'
 )
 
-// IEC 60898-1, table 7, for ratings up to 63 A: what a breaker carries for an hour
-// without opening (1.13 times its rating), and what opens it within one (1.45 times).
-// Between the two makers are free.
-const (
-	CarriesRatio    = 1.13
-	OpensRatio      = 1.45
-	ConventionalFor = time.Hour
-)
-
 // The bimetal as a body of one time constant: what it settles at is the square of the
 // load, and it opens at holdRatio squared.
 const (
-	// holdRatio is the load, in ratings, that it just carries forever: nearer to what
-	// it must carry than to what must open it.
+	// holdRatio is the load, in ratings, that it just carries forever. By table 7 it must carry
+	// 1.13 for an hour, and open within one at 1.45.
 	holdRatio = 1.2
 	// warmth is its time constant. At 2.55 times the rating, from cold, it opens after
 	// 50 s; table 7 requires 1 to 60 s up to 32 A, and up to 120 s above. At 1.45 times

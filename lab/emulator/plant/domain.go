@@ -1,7 +1,6 @@
 package plant
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -104,10 +103,9 @@ func newDomain(spec *Spec, number int) *Domain {
 	}
 	for b := range d.banks {
 		d.banks[b].enabled = true
-		for c := LongTerm; c <= ShortTerm; c++ {
-			d.banks[b].limits[c].average = d.pkg
-			d.SetLimit(Bank(b), c, d.factory(c))
-		}
+		d.banks[b].limits = [2]limit{{average: d.pkg}, {average: d.pkg}}
+		d.SetLimit(Bank(b), LongTerm, spec.TDP)
+		d.SetLimit(Bank(b), ShortTerm, spec.Peak)
 		d.SetWindow(Bank(b), LongTerm, spec.LongWindow)
 		d.SetWindow(Bank(b), ShortTerm, spec.ShortWindow)
 	}
@@ -142,14 +140,6 @@ func (d *Domain) clone(spec *Spec) *Domain {
 	c.banks, c.asked, c.online = slices.Clone(d.banks), slices.Clone(d.asked), slices.Clone(d.online)
 	c.ceilings, c.pows, c.ascending = slices.Clone(d.ceilings), slices.Clone(d.pows), slices.Clone(d.ascending)
 	return &c
-}
-
-// factory is the limit that the machine boots with.
-func (d *Domain) factory(c Constraint) units.Power {
-	if c == LongTerm {
-		return d.spec.TDP
-	}
-	return d.spec.Peak
 }
 
 // SetLimit writes a limit and returns what the hardware holds of it
@@ -206,9 +196,8 @@ func (d *Domain) setCeiling(cpu int, to units.Freq) units.Freq {
 }
 
 // substep is one move of gather, decide, apply: averages, frequency, power,
-// energy. managed is what a slower authority lets the package draw, in watts. It
-// reports whether a limit chose the frequency.
-func (d *Domain) substep(h time.Duration, managed float64) (limited bool) {
+// energy. managed is what a slower authority lets the package draw, in watts.
+func (d *Domain) substep(h time.Duration, managed float64) {
 	seconds := h.Seconds()
 	for b := range d.banks {
 		for i := range d.banks[b].limits {
@@ -216,7 +205,7 @@ func (d *Domain) substep(h time.Duration, managed float64) (limited bool) {
 			l.average += (d.pkg - l.average) * (1 - math.Exp(-seconds/l.window))
 		}
 	}
-	want, limited := d.decide(math.Min(d.allowed(), managed))
+	want := d.decide(math.Min(d.allowed(), managed))
 	toward := 1 - math.Exp(-seconds/d.spec.Response.Seconds())
 	d.pkg += (want - d.pkg) * toward
 	traffic := d.spec.DRAMIdle.Watts() + d.spec.DRAMDynamic.Watts()*d.util*d.speed
@@ -228,7 +217,6 @@ func (d *Domain) substep(h time.Duration, managed float64) (limited bool) {
 	d.add(counterDRAM, d.dram*micro)
 	d.add(counterUncore, d.uncore()*micro)
 	d.warm(h)
-	return limited
 }
 
 // allowed is what the limits let the package draw now, in watts. An average
@@ -250,13 +238,12 @@ func (d *Domain) allowed() float64 {
 }
 
 // decide sets the frequency to the highest that draws no more than allowed
-// watts, and returns the package power that it leads to and whether the limits
-// (not the ceilings) chose it.
-func (d *Domain) decide(allowed float64) (want float64, limited bool) {
+// watts, and returns the package power that it leads to.
+func (d *Domain) decide(allowed float64) float64 {
 	idle, full := d.spec.Idle.Watts(), d.spec.Dynamic.Watts()*d.util/float64(len(d.ceilings))
 	if full == 0 || idle+full*d.sumPow <= allowed {
 		d.setSpeed(1)
-		return idle + full*d.sumPow, false
+		return idle + full*d.sumPow
 	}
 	pow := d.level((allowed - idle) / full)
 	speed := d.spec.slowest()
@@ -269,7 +256,7 @@ func (d *Domain) decide(allowed float64) (want float64, limited bool) {
 	for _, ceiling := range d.ascending {
 		sum += math.Min(ceiling, pow)
 	}
-	return idle + full*sum, true
+	return idle + full*sum
 }
 
 // level is the x for which the sum of min(x, ceiling) over all CPUs is total;
@@ -308,33 +295,39 @@ func (d *Domain) add(counter int, micro float64) {
 	d.energy[counter] = math.Mod(d.energy[counter]+micro, span)
 }
 
-// Temperatures follow power with this time constant, and a package that tripped
-// slows down until it is so much cooler.
+// Temperatures, in degrees Celsius, follow power with this time constant, and a package that
+// tripped slows down until it is so much cooler.
 const (
+	tempAmbient  = 32.0 // at no power
+	tempFull     = 82.0 // at Idle + Dynamic
 	tempResponse = 8 * time.Second
 	tempRelease  = 3.0
+	// TempTrip is the temperature at which a package slows down by itself.
+	TempTrip = 100.0
 )
 
 // settled is the temperature that the present power leads to.
 func (d *Domain) settled() float64 {
-	ambient, full := cmp.Or(d.spec.TempAmbient, 32), cmp.Or(d.spec.TempFull, 82)
-	return ambient + (full-ambient)*d.pkg/(d.spec.Idle+d.spec.Dynamic).Watts()
+	return tempAmbient + (tempFull-tempAmbient)*d.pkg/(d.spec.Idle+d.spec.Dynamic).Watts()
 }
 
 // warm moves the temperature on and slows the package down where it is too hot.
 func (d *Domain) warm(h time.Duration) {
 	d.temp += (d.settled() - d.temp) * h.Seconds() / tempResponse.Seconds()
 	switch now := d.Temperature(); {
-	case now >= d.spec.Trip() && !d.tripped:
+	case now >= TempTrip && !d.tripped:
 		d.tripped = true
 		d.trips++
-	case now < d.spec.Trip()-tempRelease:
+	case now < TempTrip-tempRelease:
 		d.tripped = false
 	}
 	if d.tripped {
 		d.trippedIn += h
 	}
 }
+
+func (d *Domain) packageWatts() float64 { return d.pkg }
+func (d *Domain) memoryWatts() float64  { return d.dram }
 
 // core is the part of the package's power that its cores draw: everything that
 // load adds, and a fifth of what idling costs.
@@ -379,7 +372,7 @@ func (d *Domain) SetHeat(celsius float64) { d.heat = celsius }
 // false ends it.
 func (d *Domain) Unbind(on bool) { d.unbound = on }
 
-// Trips counts the times that the package became too hot (Spec.Trip) and slowed
+// Trips counts the times that the package became too hot (TempTrip) and slowed
 // down by itself, and sums up for how long it did.
 func (d *Domain) Trips() (count int, total time.Duration) { return d.trips, d.trippedIn }
 

@@ -1,11 +1,7 @@
 // Claims: none of its own; what other tests look at and no program needs.
 package plant
 
-import (
-	"time"
-
-	"headroom/units"
-)
+import "headroom/units"
 
 // Margin returns the bimetal's remaining way to opening: 1 cold, 0 open.
 func (b *Breaker) Margin() float64 {
@@ -19,8 +15,4 @@ func (b *Breaker) Margin() float64 {
 func (p *Plant) Limit(c Constraint) units.Power { return p.domains[0].Limit(MSR, c) }
 
 // Core returns the power of the packages' cores, which is part of Package.
-func (p *Plant) Core() units.Power { return p.sum((*Domain).core) }
-
-// Limited is the part of Elapsed in which a limit, and not demand or a frequency
-// ceiling, chose the frequency of any package.
-func (p *Plant) Limited() time.Duration { return p.limitedTime }
+func (p *Plant) Core() units.Power { return units.FromWatts(p.sum((*Domain).core)) }

@@ -24,8 +24,9 @@
 package plant
 
 import (
-	"fmt"
+	"cmp"
 	"math"
+	"slices"
 	"time"
 
 	"headroom/units"
@@ -36,12 +37,10 @@ type Plant struct {
 	spec    Spec
 	domains []*Domain
 
-	elapsed     time.Duration
-	wallEnergy  float64 // uJ at the wall since the start, never wraps
-	platform    float64 // uJ in the counter of the whole platform, which wraps
-	limitedTime time.Duration
-
-	manager manager
+	elapsed    time.Duration
+	wallEnergy float64 // uJ at the wall since the start, never wraps
+	platform   float64 // uJ in the counter of the whole platform, which wraps
+	manager    manager
 }
 
 // maxSubstep bounds the time over which power counts as constant; a quarter of
@@ -51,7 +50,7 @@ const maxSubstep = 10 * time.Millisecond
 // New is a machine that has been idle for long: factory limits, enabled, every
 // ceiling at FreqMax. It fails with ErrSpec when spec describes no machine.
 func New(spec Spec) (*Plant, error) {
-	if err := spec.Validate(); err != nil {
+	if err := spec.validate(); err != nil {
 		return nil, err
 	}
 	p := &Plant{spec: spec}
@@ -96,8 +95,7 @@ func (p *Plant) SetWindow(c Constraint, to time.Duration) time.Duration {
 	return RoundWindow(to)
 }
 
-// SetEnabled turns the limits of all packages on or off (bank MSR). Off, only the
-// frequency ceilings hold the machine.
+// SetEnabled turns the limits of all packages on or off (bank MSR).
 func (p *Plant) SetEnabled(on bool) {
 	for _, d := range p.domains {
 		d.SetEnabled(MSR, on)
@@ -126,16 +124,12 @@ func (p *Plant) SetOnline(cpu int, on bool) {
 // Online reports whether a virtual CPU (0 to Cores-1) is online.
 func (p *Plant) Online(cpu int) bool { return p.At(cpu).online[cpu%p.perDomain()] }
 
-// Step lets dt go by with the node's CPUs busy for util of the time that they
-// may run at the present frequency: 0 idle, 1 fully loaded; anything outside
-// counts as the nearer end. A dt of 0 or less is no step.
-func (p *Plant) Step(dt time.Duration, util float64) { p.StepEach(dt, util) }
-
-// StepEach is Step with a load for each package in its order; packages beyond the
-// last one named are as busy as that.
-func (p *Plant) StepEach(dt time.Duration, util ...float64) {
+// Step lets dt go by with the CPUs of each package busy for util of the time that they may run at
+// the present frequency: 0 idle, 1 fully loaded; anything outside counts as the nearer end.
+// Packages beyond the last one named are as busy as that. A dt of 0 or less is no step.
+func (p *Plant) Step(dt time.Duration, util ...float64) {
 	for i, d := range p.domains {
-		d.util = clampUnit(util[min(i, len(util)-1)])
+		d.util = min(max(0, util[min(i, len(util)-1)]), 1)
 	}
 	for dt > 0 {
 		h := min(dt, maxSubstep)
@@ -146,14 +140,10 @@ func (p *Plant) StepEach(dt time.Duration, util ...float64) {
 
 func (p *Plant) substep(h time.Duration) {
 	managed := p.manager.share(len(p.domains))
-	limited := false
 	for _, d := range p.domains {
-		limited = d.substep(h, managed) || limited
+		d.substep(h, managed)
 	}
 	p.elapsed += h
-	if limited {
-		p.limitedTime += h
-	}
 	micro := h.Seconds() * 1e6
 	p.wallEnergy += p.wall() * micro
 	p.platform = math.Mod(p.platform+p.direct()*micro, float64(p.spec.PackageWrap()+1))
@@ -162,30 +152,25 @@ func (p *Plant) substep(h time.Duration) {
 
 // direct is all that is drawn behind the supply, in watts.
 func (p *Plant) direct() float64 {
-	pkg, dram := 0.0, 0.0
-	for _, d := range p.domains {
-		pkg += d.pkg
-		dram += d.dram
-	}
-	return pkg + dram + p.spec.Other.Watts()
+	return p.sum((*Domain).packageWatts) + p.sum((*Domain).memoryWatts) + p.spec.Other.Watts()
 }
 
 func (p *Plant) wall() float64 { return p.spec.wall(p.direct()) }
 
-// sum adds up one power of all packages.
-func (p *Plant) sum(of func(*Domain) float64) units.Power {
+// sum adds up one figure of all packages.
+func (p *Plant) sum(of func(*Domain) float64) float64 {
 	total := 0.0
 	for _, d := range p.domains {
 		total += of(d)
 	}
-	return units.FromWatts(total)
+	return total
 }
 
 // Package returns the power of all packages.
-func (p *Plant) Package() units.Power { return p.sum(func(d *Domain) float64 { return d.pkg }) }
+func (p *Plant) Package() units.Power { return units.FromWatts(p.sum((*Domain).packageWatts)) }
 
 // DRAM returns the power of all memory.
-func (p *Plant) DRAM() units.Power { return p.sum(func(d *Domain) float64 { return d.dram }) }
+func (p *Plant) DRAM() units.Power { return units.FromWatts(p.sum((*Domain).memoryWatts)) }
 
 // Platform returns the power of everything behind the supply.
 func (p *Plant) Platform() units.Power { return units.FromWatts(p.direct()) }
@@ -212,11 +197,7 @@ func (p *Plant) Elapsed() time.Duration { return p.elapsed }
 
 // Freq is the highest effective frequency of any CPU.
 func (p *Plant) Freq() units.Freq {
-	highest := units.Freq(0)
-	for _, d := range p.domains {
-		highest = max(highest, d.freq)
-	}
-	return highest
+	return slices.MaxFunc(p.domains, func(a, b *Domain) int { return cmp.Compare(a.freq, b.freq) }).freq
 }
 
 // CoreFreq is the effective frequency of one virtual CPU (0 to Cores-1); 0 offline.
@@ -228,32 +209,10 @@ func (p *Plant) CoreFreq(cpu int) units.Freq {
 // Speed is the mean effective frequency of the CPUs as a share of FreqMax: the
 // share of its full CPU that the node's work may use now.
 func (p *Plant) Speed() float64 {
-	total := 0.0
-	for _, d := range p.domains {
-		total += d.speed
-	}
-	return total / float64(len(p.domains))
+	return p.sum(func(d *Domain) float64 { return d.speed }) / float64(len(p.domains))
 }
 
 // Utilisation returns the node's utilisation in the last step, 0 to 1.
 func (p *Plant) Utilisation() float64 {
-	total := 0.0
-	for _, d := range p.domains {
-		total += d.util
-	}
-	return total / float64(len(p.domains))
-}
-
-// String is the machine in one line, for test failures.
-func (p *Plant) String() string {
-	return fmt.Sprintf("package %.3f W, dram %.3f W, wall %.3f W, %d kHz, %.0f %% busy, after %v",
-		p.Package().Watts(), p.DRAM().Watts(), p.wall(), p.Freq(), p.Utilisation()*100, p.elapsed)
-}
-
-// clampUnit is x within 0 to 1; what is no number counts as 0.
-func clampUnit(x float64) float64 {
-	if !(x > 0) {
-		return 0
-	}
-	return math.Min(x, 1)
+	return p.sum((*Domain).Utilisation) / float64(len(p.domains))
 }

@@ -30,7 +30,7 @@ type Spec struct {
 	FreqMin, FreqMax, FreqStep units.Freq
 	// FreqBase is the highest frequency without turbo; 0 where FreqMax is that.
 	FreqBase units.Freq
-	// Cores counts the node's virtual CPUs, each with a cpufreq policy. 1 to 256.
+	// Cores counts the node's virtual CPUs, each with a cpufreq policy.
 	Cores int
 	// Packages counts the power domains that have counters and limits of their own:
 	// sockets times dies. Idle, Dynamic, TDP, Peak and the powers of memory are of
@@ -69,17 +69,12 @@ type Spec struct {
 	// that a wrap can be met without waiting for it; every other counter begins at an
 	// offset of its own from there.
 	EnergyStart units.Energy
-	// TempAmbient is a package's temperature at no power, TempFull the one at Idle +
-	// Dynamic, TempTrip the one at which it slows down by itself, in degrees
-	// Celsius; 0 counts as 32, 82 and 100.
-	TempAmbient, TempFull, TempTrip float64
 }
 
 // packages is Packages with its default.
 func (s Spec) packages() int { return max(1, s.Packages) }
 
-// PackageWrap is the highest value of a package's counter, DRAMWrap that of its
-// memory's: PackageSpan and DRAMSpan with their defaults.
+// PackageWrap is the highest value of a package's counter.
 func (s Spec) PackageWrap() units.Energy { return cmp.Or(s.PackageSpan, PackageRange) }
 
 // DRAMWrap is the highest value of a memory counter.
@@ -87,10 +82,6 @@ func (s Spec) DRAMWrap() units.Energy { return cmp.Or(s.DRAMSpan, DRAMRange) }
 
 // Base is the highest frequency without turbo: FreqBase with its default.
 func (s Spec) Base() units.Freq { return cmp.Or(s.FreqBase, s.FreqMax) }
-
-// Trip is the temperature in degrees Celsius at which a package slows down by
-// itself: TempTrip with its default.
-func (s Spec) Trip() float64 { return cmp.Or(s.TempTrip, 100) }
 
 // DefaultSpec is a one-socket server: about 61 W idle, 69 W at full load on its
 // lowest frequency, and 241 W at full load with no cap, all at the wall.
@@ -109,36 +100,25 @@ func DefaultSpec() Spec {
 	}
 }
 
-// Validate is nil when s describes a machine that could exist, else an error
+// validate is nil when s describes a machine that could exist, else an error
 // that wraps ErrSpec and names the field.
-func (s Spec) Validate() error {
-	switch {
-	case s.Idle < 0 || s.Dynamic <= 0:
-		return fmt.Errorf("%w: Idle and Dynamic", ErrSpec)
-	case !(s.Exponent >= 1 && s.Exponent <= 4):
-		return fmt.Errorf("%w: Exponent %v is not within 1 to 4", ErrSpec, s.Exponent)
-	case s.FreqMin <= 0 || s.FreqMax < s.FreqMin || s.FreqStep <= 0:
-		return fmt.Errorf("%w: FreqMin, FreqMax, FreqStep", ErrSpec)
-	case s.Cores < 1 || s.Cores > maxCores:
-		return fmt.Errorf("%w: Cores %d is not within 1 to %d", ErrSpec, s.Cores, maxCores)
-	case s.Packages < 0 || s.Cores%s.packages() != 0:
-		return fmt.Errorf("%w: Cores %d cannot be divided among %d Packages", ErrSpec, s.Cores, s.Packages)
-	case s.FreqBase < 0 || s.FreqBase > s.FreqMax || s.FreqBase > 0 && s.FreqBase < s.FreqMin:
-		return fmt.Errorf("%w: FreqBase is not within FreqMin and FreqMax", ErrSpec)
-	case s.PackageSpan < 0 || s.DRAMSpan < 0 || s.TempAmbient < 0 || s.TempFull < 0 || s.TempTrip < 0:
-		return fmt.Errorf("%w: PackageSpan, DRAMSpan, TempAmbient, TempFull, TempTrip", ErrSpec)
-	case s.TDP <= 0 || s.Peak <= 0 || s.LongWindow <= 0 || s.ShortWindow <= 0 || s.Response <= 0:
-		return fmt.Errorf("%w: TDP, Peak, LongWindow, ShortWindow, Response", ErrSpec)
-	case s.DRAMIdle < 0 || s.DRAMDynamic < 0 || s.Other < 0:
-		return fmt.Errorf("%w: DRAMIdle, DRAMDynamic, Other", ErrSpec)
-	case !(s.Efficiency > 0 && s.Efficiency <= 1) || !(s.EfficiencyDroop >= 0 && s.EfficiencyDroop < s.Efficiency):
-		return fmt.Errorf("%w: Efficiency, EfficiencyDroop", ErrSpec)
+func (s Spec) validate() error {
+	for fields, good := range map[string]bool{
+		"Idle, Dynamic":                      s.Idle >= 0 && s.Dynamic > 0,
+		"Exponent":                           s.Exponent >= 1 && s.Exponent <= 4,
+		"FreqMin, FreqMax, FreqStep":         s.FreqMin > 0 && s.FreqMax >= s.FreqMin && s.FreqStep > 0,
+		"Cores, Packages":                    s.Cores >= 1 && s.Cores%s.packages() == 0,
+		"TDP, Peak, LongWindow, ShortWindow": s.TDP > 0 && s.Peak > 0 && s.LongWindow > 0 && s.ShortWindow > 0,
+		"Response":                           s.Response > 0,
+		"DRAMIdle, DRAMDynamic, Other":       s.DRAMIdle >= 0 && s.DRAMDynamic >= 0 && s.Other >= 0,
+		"Efficiency, EfficiencyDroop":        s.Efficiency <= 1 && s.EfficiencyDroop >= 0 && s.EfficiencyDroop < s.Efficiency,
+	} {
+		if !good {
+			return fmt.Errorf("%w: %s", ErrSpec, fields)
+		}
 	}
 	return nil
 }
-
-// maxCores bounds the virtual CPUs: each costs a few polled files.
-const maxCores = 256
 
 // Rated returns the machine's wall power at full load without a cap.
 func (s Spec) Rated() units.Power {

@@ -1,12 +1,12 @@
 package throttle
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +18,7 @@ import (
 
 // Cgroup slows processes by the kernel's CPU bandwidth control (version 1 or 2).
 type Cgroup struct {
-	api     cgroupAPI
+	version int
 	parents []string // one per hierarchy; shared by the nodes of one run
 	groups  []string // the node's own, same order
 	period  time.Duration
@@ -33,77 +33,18 @@ type Cgroup struct {
 	excess   time.Duration // CPU time used beyond the share, to be taken back
 }
 
-// cgroupAPI is the difference between the two versions.
-type cgroupAPI struct {
-	version    int
-	roots      []string // hierarchies: cpu, then cpuacct where it is another
-	quotaFile  string
-	usageFile  string
-	formatLine func(quota, period time.Duration) string
-	parseUsage func(text []byte) (time.Duration, bool)
-}
-
-func version1(mount string) cgroupAPI {
-	return cgroupAPI{
-		version:   1,
-		roots:     []string{filepath.Join(mount, "cpu"), filepath.Join(mount, "cpuacct")},
-		quotaFile: "cpu.cfs_quota_us", usageFile: "cpuacct.usage",
-		formatLine: func(quota, _ time.Duration) string { return strconv.FormatInt(quota.Microseconds(), 10) },
-		parseUsage: func(text []byte) (time.Duration, bool) {
-			ns, err := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64)
-			return time.Duration(ns), err == nil
-		},
-	}
-}
-
-func version2(mount string) cgroupAPI {
-	return cgroupAPI{
-		version:   2,
-		roots:     []string{mount},
-		quotaFile: "cpu.max", usageFile: "cpu.stat",
-		formatLine: func(quota, period time.Duration) string {
-			return fmt.Sprintf("%d %d", quota.Microseconds(), period.Microseconds())
-		},
-		parseUsage: func(text []byte) (time.Duration, bool) {
-			used, err := cgroup.ParseUsage(string(text))
-			return used, err == nil
-		},
-	}
-}
-
 // NewCgroup makes the group run/node under the host's CPU controller: run is
 // unique to a run's folder, so that two runs never share a group. least is the
 // smallest number of CPUs that the node will be held to. Processes that an
-// earlier run left in a group of this name are ended. The error wraps ErrNoCgroup
+// earlier run left in a group of this name are ended. The error wraps errNoCgroup
 // where the host or the user's rights do not permit it.
 func NewCgroup(run, node string, least float64) (*Cgroup, error) {
-	api, err := hostAPI("/sys/fs/cgroup")
+	version, roots, err := hierarchies("/sys/fs/cgroup")
 	if err != nil {
 		return nil, err
 	}
-	return newCgroup(api, run, node, least)
-}
-
-// hostAPI finds out which version the host has its CPU controller in.
-func hostAPI(mount string) (cgroupAPI, error) {
-	if _, err := os.Stat(filepath.Join(mount, "cpu", "cpu.cfs_quota_us")); err == nil {
-		return version1(mount), nil
-	}
-	controllers, err := os.ReadFile(filepath.Join(mount, "cgroup.controllers"))
-	if err != nil {
-		return cgroupAPI{}, fmt.Errorf("%w: no CPU controller under %s", errNoCgroup, mount)
-	}
-	for name := range strings.FieldsSeq(string(controllers)) {
-		if name == "cpu" {
-			return version2(mount), nil
-		}
-	}
-	return cgroupAPI{}, fmt.Errorf("%w: cgroup 2 without its cpu controller", errNoCgroup)
-}
-
-func newCgroup(api cgroupAPI, run, node string, least float64) (*Cgroup, error) {
-	c := &Cgroup{api: api, period: periodFor(least), moved: make(map[int]bool)}
-	for _, root := range api.roots {
+	c := &Cgroup{version: version, period: periodFor(least), moved: make(map[int]bool)}
+	for _, root := range roots {
 		c.parents = append(c.parents, filepath.Join(root, run))
 		c.groups = append(c.groups, filepath.Join(root, run, node))
 	}
@@ -112,6 +53,28 @@ func newCgroup(api cgroupAPI, run, node string, least float64) (*Cgroup, error) 
 		return nil, fmt.Errorf("%w: %w", errNoCgroup, err)
 	}
 	return c, nil
+}
+
+// hierarchies are the version that the host has its CPU controller in, and its folders: that of
+// the controller, and of version 1 that of cpuacct.
+func hierarchies(mount string) (version int, roots []string, err error) {
+	first := filepath.Join(mount, "cpu")
+	if _, err := os.Stat(filepath.Join(first, "cpu.cfs_quota_us")); err == nil {
+		return 1, []string{first, filepath.Join(mount, "cpuacct")}, nil
+	}
+	controllers, err := os.ReadFile(filepath.Join(mount, "cgroup.controllers"))
+	if err != nil || !slices.Contains(strings.Fields(string(controllers)), "cpu") {
+		return 0, nil, fmt.Errorf("%w: no CPU controller under %s", errNoCgroup, mount)
+	}
+	return 2, []string{mount}, nil
+}
+
+// file is what version 1, or version 2, calls a control file.
+func (c *Cgroup) file(one, two string) string {
+	if c.version == 1 {
+		return one
+	}
+	return two
 }
 
 // periodFor is the shortest period in which the smallest share is still as much
@@ -128,7 +91,7 @@ func (c *Cgroup) make() error {
 	if err := c.clear(); err != nil {
 		return err
 	}
-	if c.api.version == 2 {
+	if c.version == 2 {
 		if err := c.delegate(); err != nil {
 			return err
 		}
@@ -138,45 +101,36 @@ func (c *Cgroup) make() error {
 			return err
 		}
 	}
-	if c.api.version == 1 {
+	if c.version == 1 {
 		text := strconv.FormatInt(c.period.Microseconds(), 10)
 		if err := put(filepath.Join(c.groups[0], "cpu.cfs_period_us"), text); err != nil {
 			return err
 		}
 	}
 	var err error
-	if c.quota, err = os.OpenFile(filepath.Join(c.groups[0], c.api.quotaFile), os.O_WRONLY, 0); err != nil {
+	if c.quota, err = os.OpenFile(filepath.Join(c.groups[0], c.file("cpu.cfs_quota_us", "cpu.max")), os.O_WRONLY, 0); err != nil {
 		return err
 	}
-	c.usage, err = os.Open(filepath.Join(c.groups[len(c.groups)-1], c.api.usageFile))
+	c.usage, err = os.Open(filepath.Join(c.groups[len(c.groups)-1], c.file("cpuacct.usage", "cpu.stat")))
 	return err
 }
 
 // delegate hands the cpu controller of version 2 down to the run's group.
 func (c *Cgroup) delegate() error {
-	if err := mkdirBeside(c.parents[0]); err != nil {
-		return err
-	}
-	for _, group := range []string{c.api.roots[0], c.parents[0]} {
-		if err := put(filepath.Join(group, "cgroup.subtree_control"), "+cpu"); err != nil {
-			return err
+	err := mkdirBeside(c.parents[0])
+	for _, group := range []string{filepath.Dir(c.parents[0]), c.parents[0]} {
+		if err == nil {
+			err = put(filepath.Join(group, "cgroup.subtree_control"), "+cpu")
 		}
 	}
-	return nil
+	return err
 }
 
-// mkdirTries bounds the race with another node of the run that removes the empty
-// parent while this one makes its group in it.
-const mkdirTries = 5
-
-// mkdirBeside makes a group and its parent, either of which may be there.
-func mkdirBeside(group string) error {
-	var err error
-	for range mkdirTries {
-		if err = os.MkdirAll(group, 0o755); err == nil {
-			return nil
-		}
-		if !errors.Is(err, os.ErrNotExist) {
+// mkdirBeside makes a group and its parent, either of which may be there. Another node of the run
+// may remove the empty parent meanwhile: it is tried again.
+func mkdirBeside(group string) (err error) {
+	for range 5 {
+		if err = os.MkdirAll(group, 0o755); !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
@@ -196,11 +150,11 @@ func put(path, value string) error {
 // Weigh makes the processes of the run's nodes together weigh so many times what other
 // work of the host does when CPUs are short: 1 is the kernel's default, 100 the most.
 func (c *Cgroup) Weigh(times int) error {
-	file, usual := "cpu.weight", 100
-	if c.api.version == 1 {
-		file, usual = "cpu.shares", 1024
+	usual := 100
+	if c.version == 1 {
+		usual = 1024
 	}
-	if err := put(filepath.Join(c.parents[0], file), strconv.Itoa(times*usual)); err != nil {
+	if err := put(filepath.Join(c.parents[0], c.file("cpu.shares", "cpu.weight")), strconv.Itoa(times*usual)); err != nil {
 		return fmt.Errorf("throttle: weigh: %w", err)
 	}
 	return nil
@@ -211,7 +165,7 @@ func (c *Cgroup) Kind() string { return "cgroup" }
 
 // String names the group.
 func (c *Cgroup) String() string {
-	return fmt.Sprintf("cgroup version %d: %s", c.api.version, c.groups[0])
+	return fmt.Sprintf("cgroup version %d: %s", c.version, c.groups[0])
 }
 
 // Hold moves roots that are new, and what they have started so far, into the
@@ -230,15 +184,12 @@ func (c *Cgroup) Hold(roots []int) error {
 	return errors.Join(errs...)
 }
 
-// moveTries bounds the walks over a family that forks while it is moved.
-const moveTries = 10
-
 // moveFamily moves a process and its descendants, and walks again until a walk
 // finds no new process: a child forked before its parent was moved is born outside.
 func (c *Cgroup) moveFamily(root int) error {
 	inside := make(map[int]bool)
 	var errs []error
-	for range moveTries {
+	for range 10 { // a family that forks while it is moved
 		before := len(inside)
 		for _, pid := range Descendants([]int{root}) {
 			if !inside[pid] {
@@ -291,7 +242,11 @@ func (c *Cgroup) Step(dt time.Duration, cores float64) (time.Duration, error) {
 	if change <= quotaBig && (change <= quotaSmall || c.age < quotaAge) {
 		return used, nil
 	}
-	if _, err := c.quota.WriteAt([]byte(c.api.formatLine(quota, c.period)), 0); err != nil {
+	line := strconv.FormatInt(quota.Microseconds(), 10)
+	if c.version == 2 {
+		line += " " + strconv.FormatInt(c.period.Microseconds(), 10)
+	}
+	if _, err := c.quota.WriteAt([]byte(line), 0); err != nil {
 		return used, fmt.Errorf("throttle: set quota: %w", err)
 	}
 	c.written, c.age = quota, 0
@@ -301,10 +256,14 @@ func (c *Cgroup) Step(dt time.Duration, cores float64) (time.Duration, error) {
 // used is the group's CPU time since the last look.
 func (c *Cgroup) used() (time.Duration, error) {
 	var buf [1024]byte
-	n, err := c.usage.ReadAt(buf[:], 0)
-	total, ok := c.api.parseUsage(buf[:n])
-	if !ok {
-		return 0, fmt.Errorf("throttle: read CPU time of the group: %w", errors.Join(err, errNoCgroup))
+	n, _ := c.usage.ReadAt(buf[:], 0)
+	text := string(buf[:n])
+	total, err := cgroup.ParseUsage(text)
+	if c.version == 1 {
+		total, err = time.ParseDuration(strings.TrimSpace(text) + "ns")
+	}
+	if err != nil {
+		return 0, fmt.Errorf("throttle: read CPU time of the group: %w", err)
 	}
 	used := max(0, total-c.lastUsed)
 	c.lastUsed = total
@@ -315,13 +274,9 @@ func (c *Cgroup) used() (time.Duration, error) {
 func (c *Cgroup) Next() time.Duration { return 0 }
 
 // pids are the processes in the group now.
-func (c *Cgroup) pids() []int {
-	var pids []int
+func (c *Cgroup) pids() (pids []int) {
 	for _, group := range c.groups {
-		text, err := os.ReadFile(filepath.Join(group, "cgroup.procs"))
-		if err != nil {
-			continue
-		}
+		text, _ := os.ReadFile(filepath.Join(group, "cgroup.procs")) // none where there is no group
 		for field := range strings.FieldsSeq(string(text)) {
 			if pid, err := strconv.Atoi(field); err == nil && pid > 1 {
 				pids = append(pids, pid)
@@ -331,26 +286,14 @@ func (c *Cgroup) pids() []int {
 	return pids
 }
 
-// Kill ends every process in the group.
-func (c *Cgroup) Kill() error {
-	for _, pid := range c.pids() {
-		_ = unix.Kill(pid, unix.SIGKILL)
-	}
-	return nil
-}
-
-// Bounds of how long processes in a group may take to die.
-const (
-	clearTries = 200
-	clearPause = 10 * time.Millisecond
-)
-
 // clear ends what is left in the group and removes it. A group that is not there
 // is clear.
 func (c *Cgroup) clear() error {
 	var err error
-	for range clearTries {
-		_ = c.Kill()
+	for range 200 { // until its processes have died
+		for _, pid := range c.pids() {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
 		err = nil
 		for _, group := range c.groups {
 			if e := os.Remove(group); e != nil && !errors.Is(e, os.ErrNotExist) {
@@ -360,7 +303,7 @@ func (c *Cgroup) clear() error {
 		if err == nil || !errors.Is(err, unix.EBUSY) {
 			return err
 		}
-		time.Sleep(clearPause)
+		time.Sleep(10 * time.Millisecond)
 	}
 	return err
 }
@@ -368,11 +311,7 @@ func (c *Cgroup) clear() error {
 // Close ends what is still in the group and removes it, and the run's group with
 // its last node.
 func (c *Cgroup) Close() error {
-	for _, f := range []*os.File{c.quota, c.usage} {
-		if f != nil {
-			_ = f.Close()
-		}
-	}
+	_, _ = c.quota.Close(), c.usage.Close() // of a group that was never made: nothing
 	err := c.clear()
 	for _, parent := range c.parents {
 		_ = os.Remove(parent) // refused while other nodes of the run are in it

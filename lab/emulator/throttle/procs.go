@@ -1,8 +1,6 @@
 package throttle
 
 import (
-	"errors"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -20,10 +18,7 @@ func Children(pid int) []int {
 	tasks := "/proc/" + strconv.Itoa(pid) + "/task"
 	var children []int
 	for _, task := range names(tasks) {
-		text, err := read(tasks + "/" + task + "/children")
-		if errors.Is(err, unix.ENOENT) && !hasChildrenFiles() {
-			return childrenByScan(pid)
-		}
+		text, _ := read(tasks + "/" + task + "/children")
 		for field := range strings.FieldsSeq(text) {
 			if child, err := strconv.Atoi(field); err == nil {
 				children = append(children, child)
@@ -78,28 +73,6 @@ func names(path string) []string {
 	}
 }
 
-// hasChildrenFiles reports whether this kernel has /proc/PID/task/TID/children.
-func hasChildrenFiles() bool {
-	_, err := os.Stat("/proc/thread-self/children")
-	return err == nil
-}
-
-// childrenByScan finds children by their parent field, for kernels without
-// CONFIG_PROC_CHILDREN.
-func childrenByScan(pid int) []int {
-	var children []int
-	for _, name := range names("/proc") {
-		candidate, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
-		if s, ok := readStat(candidate); ok && s.parent == pid {
-			children = append(children, candidate)
-		}
-	}
-	return children
-}
-
 // Descendants are roots and everything below them, each once, parents first.
 func Descendants(roots []int) []int {
 	seen := make(map[int]bool, len(roots))
@@ -120,14 +93,9 @@ func Descendants(roots []int) []int {
 
 // stat is what is used of /proc/PID/stat.
 type stat struct {
-	parent int
-	state  byte
-	cpu    time.Duration // the process's own, all threads, in steps of 10 ms
-	start  uint64        // clock ticks after boot: with the pid, an identity
+	state byte
+	start uint64 // clock ticks after boot: with the pid, an identity
 }
-
-// tick is 1/USER_HZ, which is 100 on every Linux that Go runs on.
-const tick = 10 * time.Millisecond
 
 func readStat(pid int) (stat, bool) {
 	text, err := read("/proc/" + strconv.Itoa(pid) + "/stat")
@@ -140,34 +108,19 @@ func readStat(pid int) (stat, bool) {
 // parseStat reads the fields behind the command name, which may hold anything
 // but ends at the last ")".
 func parseStat(text string) (stat, bool) {
-	end := strings.LastIndexByte(text, ')')
-	if end < 0 {
+	// proc(5): state is field 3, starttime 22.
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	if len(fields) < 20 {
 		return stat{}, false
 	}
-	// proc(5): state is field 3, ppid 4, utime 14, stime 15, starttime 22.
-	fields := strings.Fields(text[end+1:])
-	if len(fields) < 20 || fields[0] == "" {
-		return stat{}, false
-	}
-	parent, err1 := strconv.Atoi(fields[1])
-	user, err2 := strconv.ParseUint(fields[11], 10, 62)
-	system, err3 := strconv.ParseUint(fields[12], 10, 62)
-	start, err4 := strconv.ParseUint(fields[19], 10, 64)
-	if errors.Join(err1, err2, err3, err4) != nil || parent < 0 {
-		return stat{}, false
-	}
-	cpu := time.Duration(min(user+system, 1<<36)) * tick
-	return stat{parent: parent, state: fields[0][0], cpu: cpu, start: start}, true
+	start, err := strconv.ParseUint(fields[19], 10, 64)
+	return stat{state: fields[0][0], start: start}, err == nil
 }
 
-// cpuTime is the CPU time that all threads of a process have used, from the
-// process's own CPU clock (exact, one system call) or else from /proc/PID/stat.
+// cpuTime is the CPU time that all threads of a process have used, by the process's own CPU clock.
 func cpuTime(pid int) (time.Duration, bool) {
 	var ts unix.Timespec
 	// clock_getcpuclockid(3): the clock of process p is (~p << 3) | CPUCLOCK_SCHED.
-	if err := unix.ClockGettime(int32(^pid<<3|2), &ts); err == nil {
-		return time.Duration(ts.Nano()), true
-	}
-	s, ok := readStat(pid)
-	return s.cpu, ok
+	err := unix.ClockGettime(int32(^pid<<3|2), &ts)
+	return time.Duration(ts.Nano()), err == nil
 }

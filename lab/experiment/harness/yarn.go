@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"headroom/internal/cli"
 	"headroom/lab/cluster"
@@ -37,11 +39,13 @@ const (
 	top = 100
 )
 
-// Class is a class of jobs on YARN: a queue of this weight that guarantees a part of the map tasks.
+// Class is a class of jobs on YARN: a queue of this weight that guarantees a part of the map tasks. More are
+// further fields of its entry in scheduler.yaml.
 type Class struct {
 	Name      string
 	Weight    float64
 	Guarantee float64
+	More      string
 }
 
 // YARN is an unmodified Hadoop with a NodeManager on each node. Jobs find the most frequent words of their input.
@@ -70,16 +74,50 @@ func YARN(classes ...Class) Engine {
 			if err != nil {
 				return nil, err
 			}
+			var taking sync.Map // jobs by id
 			submit := func(ctx context.Context, j *Job) (string, error) {
 				taken, err := c.Submit(ctx, yarnJob(j, &s.Variant, hooks, l))
 				if err != nil {
 					return "", fmt.Errorf("experiment: submit: %w", err)
 				}
+				taking.Store(taken.ID, taken)
 				return taken.ID, nil
 			}
-			return &Running{Section: YARNSection(c.RM(), hooks.Address, yarnQueues(classes, &s.Variant)), Submit: submit, Close: c.Close}, nil
+			return &Running{
+				Name: "Hadoop " + hadoop.Version, Section: YARNSection(c.RM(), hooks.Address, yarnQueues(classes, &s.Variant)),
+				Submit: submit, Cancel: c.KillApplication, Close: c.Close,
+				Queues: func(ctx context.Context) ([]Queue, error) { return classUses(c.QueueUses(ctx)) },
+				Dropped: func(ctx context.Context, id string) *int {
+					taken, known := taking.Load(id)
+					if !known {
+						return nil
+					}
+					return droppedBy(taken.(*hadoop.RunningJob).Wait(ctx)) //nolint:forcetypeassert // submit stores no other
+				},
+				Pages: []string{c.RM() + "/cluster/scheduler", "http://" + hooks.Address + "/v1/shares"},
+			}, nil
 		},
 	}
+}
+
+// classUses are what the queues below root have, by name.
+func classUses(uses []hadoop.QueueUse, err error) (queues []Queue, _ error) {
+	for _, u := range uses {
+		if name, below := strings.CutPrefix(u.Name, "root."); below {
+			queues = append(queues, Queue{name, int(u.Used.VCores), new(int(u.Max.VCores))})
+		}
+	}
+	slices.SortFunc(queues, func(a, b Queue) int { return cmp.Compare(a.Name, b.Name) })
+	return queues, err
+}
+
+// droppedBy is how many tasks a job has dropped, by the counters of its own history.
+func droppedBy(r hadoop.Result, err error) *int {
+	if err != nil || r.History == nil {
+		return nil
+	}
+	n, _ := r.History.Counters.Get("headroom.hadoop.EarlyStopCounter", "DROPPED_TASKS")
+	return new(int(n))
 }
 
 // Hooks are the hooks inside of Hadoop, on a free address.
@@ -105,7 +143,7 @@ func StartHadoop(ctx context.Context, r *experiment.Run, config hadoop.Config) (
 // unavailable adds the way out to the error of a machine that lacks something.
 func unavailable(err error) error {
 	if errors.Is(err, hadoop.ErrUnavailable) || errors.Is(err, spark.ErrUnavailable) {
-		return cli.Failed("install the missing programs: sh test/install.sh", "campaign: %w", err)
+		return cli.Failed("install the missing programs: sh lab/test/install.sh", "%w", err)
 	}
 	return err
 }
@@ -121,7 +159,7 @@ func yarnQueues(classes []Class, v *Variant) string {
 		if v.Exact || v.Stock != nil {
 			c.Guarantee = 1
 		}
-		fmt.Fprintf(&b, "    - {name: root.%s, class: %s, guarantee: %.0f%%}\n", c.Name, c.Name, 100*c.Guarantee)
+		fmt.Fprintf(&b, "    - {name: root.%s, class: %s, guarantee: %.0f%%%s}\n", c.Name, c.Name, 100*c.Guarantee, c.More)
 	}
 	return b.String()
 }

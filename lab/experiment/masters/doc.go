@@ -7,7 +7,6 @@
 // Sparrow's and Eagle's parts drive the same pure decisions as the simulation, and talk over TCP on
 // loopback addresses.
 //
-// Guarantees: a job's time counts from the moment at which the load submits it, even if the machine was
-// late. A job that fails ends the replay. Every process that was started is stopped. Production code does
-// not use the package.
+// Guarantees: a job's time counts from the moment at which the load submits it. A job that fails ends the
+// replay. Every process that was started is stopped. Production code does not use the package.
 package masters

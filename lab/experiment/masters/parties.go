@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strconv"
 	"sync"
@@ -12,14 +13,9 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/rpc"
+	"headroom/lab/dispatch/eagle"
 	"headroom/lab/traces"
 )
-
-// part is the pure half of a distributor or of a node monitor. It belongs to one goroutine.
-type part interface {
-	// hear returns what follows from a message, in order.
-	hear(m message) []outgoing
-}
 
 // outgoing is a message to a monitor or to a distributor. A monitor's to itself starts a task on its worker.
 type outgoing struct {
@@ -41,11 +37,8 @@ type message struct {
 	Length, Mean float64
 	// Lengths are those of all tasks of a job that is submitted.
 	Lengths []float64 `json:",omitempty"`
-	// Long is true for a long job.
-	Long bool
-	// Busy are the monitors that have tasks of long jobs, in the view of this number. Round counts how often a probe was refused.
-	Busy  []int32 `json:",omitempty"`
-	View  uint64
+	// View has the monitors with tasks of long jobs; a probe for a long job has one. Round counts how often a probe was refused.
+	View  *eagle.View `json:",omitempty"`
 	Round int
 
 	// at is when it was received, s since the system began.
@@ -64,7 +57,7 @@ const (
 	refuse                 // to a distributor: a probe
 )
 
-// parties are the distributors and node monitors of a system that probes. Each has a goroutine that owns its part,
+// parties are the distributors and node monitors of a system that probes. Each has a goroutine that owns its pure part,
 // and takes one message after the other. Each monitor has a connection to each distributor, as on other machines.
 type parties struct {
 	*plant
@@ -72,18 +65,18 @@ type parties struct {
 	served *slots
 	// hubBox and nodeBox are the inboxes, links the connections of each distributor by node, and of each node by distributor.
 	hubBox, nodeBox     []chan message
-	hubLinks, nodeLinks [][]chan message
-	// central is the distributor that takes long jobs; -1 where each does.
+	hubLinks, nodeLinks [][]*json.Encoder
+	// central is the distributor that takes long jobs, or none.
 	central int
 
-	began   time.Time
-	stop    context.CancelFunc
+	began time.Time
+	// alive ends with the first error that breaks the system, which fail takes, or with close.
+	alive   context.Context //nolint:containedctx // the life of the system, which many goroutines watch
+	fail    context.CancelCauseFunc
 	running sync.WaitGroup
 
 	mu   sync.Mutex
 	jobs map[int]*flight
-	err  error // the first that broke the system
-	over chan struct{}
 }
 
 // flight is a job that was submitted and has not ended.
@@ -95,24 +88,22 @@ type flight struct {
 // boxRoom bounds the messages that may wait for a party: more than all probes of the largest job.
 const boxRoom = 1 << 14
 
-var errSlow = errors.New("masters: a party does not read its messages")
-
 // post never blocks: a party that does not read ends the run.
 func (s *parties) post(box chan<- message, m message) {
 	select {
 	case box <- m:
 	default:
-		s.fail(errSlow)
+		s.fail(errors.New("masters: a party does not read its messages"))
 	}
 }
 
-// startParties starts a monitor with a worker for each node, and so many distributors, each with its part.
-func startParties(ctx context.Context, p *plant, central int, distributor, monitor func(at int) part, count int) (system, error) {
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &parties{plant: p, central: central, began: time.Now(), stop: cancel, jobs: map[int]*flight{}, over: make(chan struct{})}
-	err := s.begin(running, distributor, monitor, count)
+// startParties starts a monitor with a worker for each node, and the distributors, with the central one if there is one.
+func startParties(ctx context.Context, p *plant, seed uint64, central int) (system, error) {
+	s := &parties{plant: p, central: central, began: time.Now(), jobs: map[int]*flight{}}
+	s.alive, s.fail = context.WithCancelCause(context.WithoutCancel(ctx))
+	err := s.begin(seed)
 	if err == nil {
-		err = await(ctx, "workers are not ready", func() (bool, error) { return s.served.connected() == p.Workers(), s.broken() })
+		err = await(ctx, "workers are not ready", func() (bool, error) { return s.served.connected() == p.Workers(), context.Cause(s.alive) })
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.close())
@@ -120,131 +111,112 @@ func startParties(ctx context.Context, p *plant, central int, distributor, monit
 	return s, nil
 }
 
-func boxes(n int) (all []chan message) {
-	for range n {
-		all = append(all, make(chan message, boxRoom))
-	}
-	return all
-}
-
-func (s *parties) begin(ctx context.Context, distributor, monitor func(at int) part, count int) (err error) {
-	s.hubBox, s.nodeBox = boxes(count), boxes(s.Workers())
+func (s *parties) begin(seed uint64) (err error) {
 	if s.served, err = serveSlots(s.taskEnded); err != nil {
 		return err
 	}
-	s.nodeLinks = make([][]chan message, s.Workers())
-	for hub := range count {
-		links := boxes(s.Workers())
-		s.hubLinks = append(s.hubLinks, links)
-		if err := s.connect(ctx, hub, links); err != nil {
+	for range s.Workers() {
+		s.nodeBox = append(s.nodeBox, make(chan message, boxRoom))
+	}
+	s.nodeLinks = make([][]*json.Encoder, s.Workers())
+	for i := range max(s.Distributors, s.central+1) {
+		s.hubBox = append(s.hubBox, make(chan message, boxRoom))
+		if err := s.connect(i); err != nil {
 			return err
 		}
-	}
-	for i := range count {
-		s.running.Go(func() {
-			s.own(ctx, s.hubBox[i], distributor(i), func(o outgoing) { s.post(s.hubLinks[i][o.to], o.message) })
+		h := &hub{jobs: map[int]*heldJob{}, prober: eagle.NewProber(rand.New(rand.NewPCG(seed, uint64(i))), s.Workers(), s.short())}
+		if i == s.central {
+			h.central = eagle.NewCentral(s.Workers(), s.short())
+		}
+		s.own(s.hubBox[i], h.hear, func(o outgoing) error {
+			o.Hub = i
+			return s.hubLinks[i][o.to].Encode(o.message)
 		})
 	}
 	for i := range s.Workers() {
-		s.running.Go(func() {
-			s.own(ctx, s.nodeBox[i], monitor(i), func(o outgoing) {
-				if o.to == self {
-					s.served.start(nodeName(i), s.task(strconv.Itoa(o.Job), o.Task, o.Length))
-					return
-				}
-				o.Node = i
-				s.post(s.nodeLinks[i][o.to], o.message)
-			})
+		m := &monitor{node: eagle.NewNode[asked](false, false, nil)}
+		s.own(s.nodeBox[i], m.hear, func(o outgoing) error {
+			if o.to == self {
+				s.served.start(s.nodes[i], s.task(strconv.Itoa(o.Job), o.Task, o.Length))
+				return nil
+			}
+			o.Node = i
+			return s.nodeLinks[i][o.to].Encode(o.message)
 		})
-		if err := s.startWorker(nodeName(i), s.served.address); err != nil {
+		if err := s.startWorker(s.nodes[i], s.served.address); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func nodeName(i int) string { return "w" + strconv.Itoa(i) }
-
-// connect opens a connection of each monitor to a distributor, over which both sides pass messages on.
-func (s *parties) connect(ctx context.Context, hub int, links []chan message) error {
+// connect opens a connection of each monitor to a distributor.
+func (s *parties) connect(hub int) error {
 	l, err := rpc.Listen("127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = l.Close() }()
-	for node := range links {
-		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", l.Addr().String())
+	s.hubLinks = append(s.hubLinks, nil)
+	for node := range s.nodeLinks {
+		c, err := (&net.Dialer{}).DialContext(s.alive, "tcp", l.Addr().String())
 		if err != nil {
 			return fmt.Errorf("masters: node monitor %d: %w", node, err)
 		}
+		s.read(c, s.nodeBox[node])
+		s.nodeLinks[node] = append(s.nodeLinks[node], json.NewEncoder(c))
 		d, err := l.Accept()
 		if err != nil {
-			return errors.Join(fmt.Errorf("masters: distributor %d: %w", hub, err), c.Close())
+			return fmt.Errorf("masters: distributor %d: %w", hub, err)
 		}
-		out := make(chan message, boxRoom)
-		s.nodeLinks[node] = append(s.nodeLinks[node], out)
-		s.carry(ctx, c, out, func(m message) {
-			m.Hub = hub
-			s.post(s.nodeBox[node], m)
-		})
-		s.carry(ctx, d, links[node], func(m message) { s.post(s.hubBox[hub], m) })
+		s.read(d, s.hubBox[hub])
+		s.hubLinks[hub] = append(s.hubLinks[hub], json.NewEncoder(d))
 	}
 	return nil
 }
 
-// carry passes messages on in both directions until the context ends.
-func (s *parties) carry(ctx context.Context, c net.Conn, out <-chan message, heard func(message)) {
+// read passes a connection's messages on until the system ends, and closes it then.
+func (s *parties) read(c net.Conn, box chan<- message) {
+	context.AfterFunc(s.alive, func() { _ = c.Close() })
 	s.running.Go(func() {
 		in := json.NewDecoder(c)
 		for {
 			var m message
 			if err := in.Decode(&m); err != nil {
-				if ctx.Err() == nil {
-					s.fail(fmt.Errorf("masters: connection: %w", err))
-				}
+				s.fail(fmt.Errorf("masters: connection: %w", err))
 				return
 			}
-			heard(m)
-		}
-	})
-	s.running.Go(func() {
-		defer func() { _ = c.Close() }() // ends the reader
-		to := json.NewEncoder(c)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case m := <-out:
-				if err := to.Encode(m); err != nil && ctx.Err() == nil {
-					s.fail(fmt.Errorf("masters: connection: %w", err))
-				}
-			}
+			s.post(box, m)
 		}
 	})
 }
 
-// own runs the part of a party.
-func (s *parties) own(ctx context.Context, box <-chan message, p part, send func(outgoing)) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case m := <-box:
-			if m.Kind == ended && m.Hub != self {
-				s.count(m.Job)
-			}
-			m.at = time.Since(s.began).Seconds()
-			for _, o := range p.hear(m) {
-				send(o)
+// own runs the pure part of a party: hear returns what follows from a message, in order.
+func (s *parties) own(box <-chan message, hear func(message) []outgoing, send func(outgoing) error) {
+	s.running.Go(func() {
+		for {
+			select {
+			case <-s.alive.Done():
+				return
+			case m := <-box:
+				if m.Kind == ended && m.Hub != self {
+					s.count(m.Job)
+				}
+				m.at = time.Since(s.began).Seconds()
+				for _, o := range hear(m) {
+					if err := send(o); err != nil {
+						s.fail(fmt.Errorf("masters: connection: %w", err))
+					}
+				}
 			}
 		}
-	}
+	})
 }
 
 // taskEnded notifies a monitor that its worker's task has ended.
 func (s *parties) taskEnded(node string, r *headroomv1.TaskResult) {
 	job, err := strconv.Atoi(r.GetRef().GetJob())
-	at, bad := strconv.Atoi(node[1:])
+	at, bad := strconv.Atoi(node[1:]) // as newPlant names them
 	if err := errors.Join(failed(r), err, bad); err != nil {
 		s.fail(err)
 		return
@@ -252,23 +224,6 @@ func (s *parties) taskEnded(node string, r *headroomv1.TaskResult) {
 	s.post(s.nodeBox[at], message{Kind: ended, Node: at, Hub: self, Job: job, Task: int(r.GetRef().GetIndex())})
 }
 
-// fail ends all runs with the first error.
-func (s *parties) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err == nil {
-		s.err = err
-		close(s.over)
-	}
-}
-
-func (s *parties) broken() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
-}
-
-// count records that a task has ended.
 func (s *parties) count(job int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -280,30 +235,27 @@ func (s *parties) count(job int) {
 	}
 }
 
-// doors implements system: the central distributor is none of them.
-func (s *parties) doors() int { return s.Distributors }
-
 func (s *parties) run(ctx context.Context, at, job int, j *traces.Job, long bool) error {
-	if long && s.central >= 0 {
+	if long && s.central != none {
 		at = s.central
 	}
 	f := &flight{left: len(j.Times), done: make(chan struct{})}
 	s.mu.Lock()
 	s.jobs[job] = f
 	s.mu.Unlock()
-	s.post(s.hubBox[at], message{Kind: submit, Hub: at, Job: job, Lengths: j.Times, Mean: j.Mean, Long: long})
+	s.post(s.hubBox[at], message{Kind: submit, Hub: at, Job: job, Lengths: j.Times, Mean: j.Mean})
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-s.over:
-		return s.broken()
+	case <-s.alive.Done():
+		return context.Cause(s.alive)
 	case <-f.done:
 		return nil
 	}
 }
 
 func (s *parties) close() error {
-	s.stop()
+	s.fail(nil)
 	err := s.group.Close()
 	if s.served != nil {
 		s.served.close()

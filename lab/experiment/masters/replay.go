@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/pause"
+	"headroom/jobs/dispatch/pigeon"
 	"headroom/lab/cluster"
 	"headroom/lab/traces"
 )
@@ -32,7 +32,7 @@ func (l *Load) Long(job int) bool { return l.Jobs[job].Mean > l.Cutoff }
 // Shape is how many workers there are in how many groups, how many of each group are reserved for short jobs, and the distributors.
 type Shape struct{ Groups, Each, Reserved, Distributors int }
 
-// Workers is their number.
+// Workers is how many workers there are.
 func (s Shape) Workers() int { return s.Groups * s.Each }
 
 // short is how many workers take no tasks of long jobs.
@@ -40,8 +40,6 @@ func (s Shape) short() int { return s.Groups * s.Reserved }
 
 // system is a cluster that runs jobs.
 type system interface {
-	// doors is how many distributors take jobs.
-	doors() int
 	// run gives a job to a distributor, counted from 0, and returns when all its tasks have ended well.
 	run(ctx context.Context, distributor, job int, j *traces.Job, long bool) error
 	// close ends what was started.
@@ -71,69 +69,49 @@ func Replay(ctx context.Context, policy, dir, bin string, of Shape, seed uint64,
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	return replay(ctx, l, s)
+	return replay(ctx, l, s, of.Distributors)
 }
 
-// served is what happened to one job.
-type served struct {
-	job  int
-	took time.Duration
-	err  error
-}
-
-// replay submits the jobs when they are due, to the distributors in turn. It returns at the first job that fails.
-func replay(ctx context.Context, l *Load, s system) ([]float64, error) {
-	ctx, cancel := context.WithCancel(ctx)
+// replay submits the jobs when they are due, to the distributors in turn. It ends at the first job that fails.
+func replay(ctx context.Context, l *Load, s system, distributors int) ([]float64, error) {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	took, began := make([]float64, len(l.Jobs)), time.Now()
 	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
-	took, results := make([]float64, len(l.Jobs)), make(chan served)
-	running.Go(func() { submitAll(ctx, l, s, results, &running) })
-	for range l.Jobs {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case r := <-results:
-			if r.err != nil {
-				return nil, fmt.Errorf("job %d of the load: %w", r.job+1, r.err)
-			}
-			took[r.job] = r.took.Seconds()
-		}
-	}
-	return took, nil
-}
-
-func submitAll(ctx context.Context, l *Load, s system, results chan<- served, running *sync.WaitGroup) {
-	began := time.Now()
 	for i := range l.Jobs {
 		due := began.Add(time.Duration(math.Round(l.Jobs[i].Arrival * float64(time.Second))))
 		if !pause.For(ctx, time.Until(due)) {
-			return
+			break
 		}
 		running.Go(func() {
-			r := served{job: i, err: s.run(ctx, i%s.doors(), i, &l.Jobs[i], l.Long(i))}
-			r.took = time.Since(due)
-			select {
-			case results <- r:
-			case <-ctx.Done():
+			if err := s.run(ctx, i%distributors, i, &l.Jobs[i], l.Long(i)); err != nil {
+				fail(fmt.Errorf("job %d of the load: %w", i+1, err))
 			}
+			took[i] = time.Since(due).Seconds()
 		})
 	}
+	running.Wait()
+	return took, context.Cause(ctx)
 }
 
 // plant is what all systems have in common: the processes, the folder, and the programs.
 type plant struct {
 	Shape
 
-	group     *cluster.Group
-	dir       string
-	scheduler string
-	sleep     string
-	// startWorker starts a worker of one slot that pulls from addr, startMaster the master of a group.
+	// groups and nodes are the names of groups and of workers, of so many slots each.
+	groups, nodes  []string
+	slots          int
+	spread         pigeon.Spread
+	group          *cluster.Group
+	dir, scheduler string
+	// argv is the program of a task of this length, s.
+	argv func(length float64) []string
+	// startWorker starts a worker that pulls from addr, startMaster the master of a group.
 	startWorker func(name, addr string) error
 	startMaster func(group, listen string, reserved int) error
 }
 
+// newPlant is a plant whose tasks sleep.
 func newPlant(dir, bin string, of Shape) (*plant, error) {
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {
@@ -144,23 +122,29 @@ func newPlant(dir, bin string, of Shape) (*plant, error) {
 			return nil, fmt.Errorf("masters: folder of the run: %w", err)
 		}
 	}
-	g, err := cluster.NewGroup(filepath.Join(dir, "logs"))
-	if err != nil {
+	p := &plant{Shape: of, slots: 1, spread: pigeon.Even, dir: dir, scheduler: filepath.Join(bin, "scheduler")}
+	if p.group, err = cluster.NewGroup(filepath.Join(dir, "logs")); err != nil {
 		return nil, err
 	}
-	p := &plant{Shape: of, group: g, dir: dir, scheduler: filepath.Join(bin, "scheduler"), sleep: sleep}
+	for g := range of.Groups {
+		p.groups = append(p.groups, "g"+strconv.Itoa(g+1))
+	}
+	for w := range of.Workers() {
+		p.nodes = append(p.nodes, "w"+strconv.Itoa(w))
+	}
+	p.argv = func(length float64) []string { return []string{sleep, strconv.FormatFloat(length, 'f', 6, 64)} }
 	p.startWorker = func(name, addr string) error {
 		// A worker of one slot needs one thread of Go's; 120 of them share the machine.
-		_, err := p.group.Start(name, []string{"GOMAXPROCS=1"}, p.workerCommand(name, addr, 1)...)
+		_, err := p.group.Start(name, []string{"GOMAXPROCS=1"}, p.workerCommand(name, addr)...)
 		return err
 	}
 	p.startMaster = func(group, listen string, reserved int) error { return p.master(group, listen, reserved) }
 	return p, nil
 }
 
-func (p *plant) workerCommand(name, addr string, slots int) []string {
+func (p *plant) workerCommand(name, addr string) []string {
 	return []string{
-		p.scheduler, "worker", "--node", name, "--scheduler", addr, "--slots", strconv.Itoa(slots), "--dir", filepath.Join(p.dir, "work", name), "--dev", "--log-level", "warn",
+		p.scheduler, "worker", "--node", name, "--scheduler", addr, "--slots", strconv.Itoa(p.slots), "--dir", filepath.Join(p.dir, "work", name), "--dev", "--log-level", "warn",
 	}
 }
 
@@ -172,11 +156,10 @@ func (p *plant) master(group, listen string, reserved int, more ...string) error
 	return err
 }
 
-// task is a task of a load: a sleep.
 func (p *plant) task(job string, index int, length float64) *headroomv1.Task {
 	return &headroomv1.Task{
 		Ref:    &headroomv1.TaskRef{Job: job, Phase: "map", Index: uint32(index)},
-		Argv:   []string{p.sleep, strconv.FormatFloat(length, 'f', 6, 64)},
+		Argv:   p.argv(length),
 		Output: filepath.Join(p.dir, "out", job+"-"+strconv.Itoa(index)),
 		Dir:    p.dir,
 	}
@@ -193,7 +176,6 @@ func failed(r *headroomv1.TaskResult) error {
 // startPatience bounds the time until all processes have found each other.
 const startPatience = 2 * time.Minute
 
-// await looks until ready.
 func await(ctx context.Context, what string, ready func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
@@ -207,6 +189,3 @@ func await(ctx context.Context, what string, ready func() (bool, error)) error {
 		}
 	}
 }
-
-// draws is the random source of a party.
-func draws(seed uint64, at int) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(at))) }

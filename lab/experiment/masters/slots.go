@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 
 	"connectrpc.com/connect"
@@ -22,7 +21,7 @@ type slots struct {
 
 	mu      sync.Mutex
 	streams map[string]chan *headroomv1.WorkMessage
-	// given are the tasks that have not ended: a worker repeats results, and requests again where its stream broke.
+	// given are the tasks that have not ended: a worker repeats results.
 	given map[string]*headroomv1.Task
 	stop  context.CancelFunc
 	over  chan struct{}
@@ -59,7 +58,10 @@ func (s *slots) Work(ctx context.Context, st *connect.BidiStream[headroomv1.Work
 	if err := st.Send(&headroomv1.WorkMessage{}); err != nil {
 		return err
 	}
-	out := s.welcome(node, first.GetHello().GetRunning())
+	out := make(chan *headroomv1.WorkMessage, slotsRoom)
+	s.mu.Lock()
+	s.streams[node] = out
+	s.mu.Unlock()
 	in, broken := rpc.Inbox(ctx, slotsRoom, st.Receive)
 	for {
 		select {
@@ -77,53 +79,28 @@ func (s *slots) Work(ctx context.Context, st *connect.BidiStream[headroomv1.Work
 	}
 }
 
-// welcome makes a stream the one of its node. A task that was lost with the stream before is given again.
-func (s *slots) welcome(node string, running []*headroomv1.TaskRef) <-chan *headroomv1.WorkMessage {
-	out := make(chan *headroomv1.WorkMessage, slotsRoom)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.given[node]
-	if t != nil && !slices.ContainsFunc(running, func(r *headroomv1.TaskRef) bool { return same(r, t.GetRef()) }) {
-		out <- &headroomv1.WorkMessage{Message: &headroomv1.WorkMessage_Task{Task: t}} // there is room
-	}
-	s.streams[node] = out
-	return out
-}
-
-// same reports whether two references name the same task.
-func same(a, b *headroomv1.TaskRef) bool {
-	return a.GetJob() == b.GetJob() && a.GetIndex() == b.GetIndex()
-}
-
-// heard takes a worker's message: results come alone or several at once.
+// heard takes a worker's message: results come alone or several at once, and may be repeated.
 func (s *slots) heard(node string, m *headroomv1.WorkerMessage) {
 	for _, r := range append(m.GetResults().GetResults(), m.GetResult()) {
-		if s.first(node, r) {
+		s.mu.Lock()
+		is, was := r.GetRef(), s.given[node].GetRef()
+		news := r != nil && was != nil && is.GetJob() == was.GetJob() && is.GetIndex() == was.GetIndex()
+		if news {
+			delete(s.given, node)
+		}
+		s.mu.Unlock()
+		if news {
 			s.ended(node, r)
 		}
 	}
 }
 
-// first reports whether a result is news.
-func (s *slots) first(node string, r *headroomv1.TaskResult) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.given[node]
-	if r == nil || t == nil || !same(t.GetRef(), r.GetRef()) {
-		return false
-	}
-	delete(s.given, node)
-	return true
-}
-
-// connected is how many workers there are.
 func (s *slots) connected() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.streams)
 }
 
-// start has a node's worker run a task.
 func (s *slots) start(node string, t *headroomv1.Task) {
 	s.mu.Lock()
 	out := s.streams[node]

@@ -80,7 +80,7 @@ func TestSystemsRunAllTasksOnce(t *testing.T) {
 			t.Parallel()
 			p, l := tiny(t), burst(40)
 			s := testkit.Need(begin(t.Context(), p, 1))(t)
-			took := testkit.Need(replay(t.Context(), l, s))(t)
+			took := testkit.Need(replay(t.Context(), l, s, p.Distributors))(t)
 			testkit.Check(t, s.close())
 			tasks := 0
 			for i := range l.Jobs {
@@ -100,9 +100,9 @@ func TestSystemsRunAllTasksOnce(t *testing.T) {
 func TestFailedTaskEndsTheReplay(t *testing.T) {
 	t.Parallel()
 	p := tiny(t)
-	p.sleep = "/bin/false"
+	p.argv = func(float64) []string { return []string{"/bin/false"} }
 	s := testkit.Need(startSparrow(t.Context(), p, 1))(t)
-	_, err := replay(t.Context(), burst(4), s)
+	_, err := replay(t.Context(), burst(4), s, p.Distributors)
 	if err == nil || !strings.Contains(err.Error(), "exit code 1") {
 		t.Errorf("%v", err)
 	}

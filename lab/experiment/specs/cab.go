@@ -9,12 +9,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/budget"
 	"headroom/coordinator/arbitration"
+	"headroom/internal/pause"
 	"headroom/jobs/containers"
 	"headroom/lab/cluster"
 	"headroom/lab/experiment"
@@ -46,10 +46,10 @@ const (
 	sampling, stepWindow = 5 * time.Second, 20 * time.Second
 )
 
-// cabStep is a budget from when a part of all maps is done: the paper's caps on its server.
-type cabStep struct{ cap, from float64 }
-
-func cabSteps() []cabStep { return []cabStep{{250. / 350, 0}, {200. / 350, 0.2}, {175. / 350, 0.45}} }
+// cabSteps are budgets, each from when a part of all maps is done: the paper's caps on its server.
+func cabSteps() []struct{ cap, from float64 } {
+	return []struct{ cap, from float64 }{{250. / 350, 0}, {200. / 350, 0.2}, {175. / 350, 0.45}}
+}
 
 // cabJob is an application of the set, in the queue 1 to 3 of the quality requested.
 type cabJob struct {
@@ -64,21 +64,22 @@ func cab() []*experiment.Spec {
 		Name: "cab-yarn", Says: "CAB on Hadoop: set 3 of Table I at 80 %, capped at 57 % of full power", Variants: []string{cabUncapped, cabCapped, cabOurs, cabStepped},
 		Files: []string{harness.JarHadoop, harness.JarHadoopApps}, Pairs: 5, Run: runCAB,
 	}
-	gone := func(id, what, figure string) experiment.Claim {
-		return experiment.Claim{
-			ID: id, What: what + ": how much of the cap's impact goes away", Unit: "%",
+	ratio := func(id, what, variant, above, below string, met experiment.Aim) {
+		s.Claims = append(s.Claims, experiment.Claim{ID: id, What: what, Value: experiment.Ratio(variant, above, below), Met: met, Order: experiment.Mean(report.Below(1))})
+	}
+	for _, x := range []struct{ id, what, figure string }{{"Y1", "runtime of the set", "set_s"}, {"Y1/jobs", "runtime of a job, mean", "jobs_s"}} {
+		s.Claims = append(s.Claims, experiment.Claim{
+			ID: x.id, What: x.what + ": how much of the cap's impact goes away", Unit: "%",
 			Value: func(p experiment.Pair) float64 {
-				held, mine := experiment.Change(figure, cabCapped, cabUncapped)(p)/100, experiment.Change(figure, cabOurs, cabUncapped)(p)/100
+				held, mine := experiment.Change(x.figure, cabCapped, cabUncapped)(p)/100, experiment.Change(x.figure, cabOurs, cabUncapped)(p)/100
 				if held < impactMin {
 					return math.NaN()
 				}
 				return 100 * (1 - mine/held)
 			},
-			Met:   experiment.Aim{Mean: report.AtLeast(impactDown), Bounds: report.Above(impactBound)},
-			Order: experiment.Within(report.Above(0)),
-		}
+			Met: experiment.Aim{Mean: report.AtLeast(impactDown), Bounds: report.Above(impactBound)}, Order: experiment.Within(report.Above(0)),
+		})
 	}
-	s.Claims = append(s.Claims, gone("Y1", "runtime of the set", "set_s"), gone("Y1/jobs", "runtime of a job, mean", "jobs_s"))
 	for _, j := range cabJobs() {
 		kept := claim("Y2/"+j.name, j.name+": map tasks done over its floor's, the least of all variants", "", report.AtLeast(1), func(p experiment.Pair) float64 {
 			least := math.Inf(1)
@@ -90,17 +91,13 @@ func cab() []*experiment.Spec {
 		kept.Every = true
 		s.Claims = append(s.Claims, kept)
 	}
-	ratio := func(id, what, variant, above, below string, met experiment.Aim) experiment.Claim {
-		return experiment.Claim{ID: id, What: what, Value: experiment.Ratio(variant, above, below), Met: met, Order: experiment.Mean(report.Below(1))}
-	}
-	s.Claims = append(s.Claims,
-		ratio("Y3", "error of finish times in the capped run: ours over the paper's filter", cabCapped, "foreseen_ours", "foreseen_filter", experiment.Mean(report.Below(errorRatio))),
-		ratio("D10/yarn", "eq. (1) after a step of the budget: error of finish times, with its power term over without", cabStepped, "step_filter", "step_filter_blind", experiment.Within(report.Below(1))),
-		ratio("D10/yarn-learned", "the learned curve after a step: error of finish times, with power over blind to it", cabStepped, "step_learned", "step_learned_blind", experiment.Within(report.Below(1))))
+	below := experiment.Within(report.Below(1))
+	ratio("Y3", "error of finish times in the capped run: ours over the paper's filter", cabCapped, "foreseen_ours", "foreseen_filter", experiment.Mean(report.Below(errorRatio)))
+	ratio("D10/yarn", "eq. (1) after a step of the budget: error of finish times, with its power term over without", cabStepped, "step_filter", "step_filter_blind", below)
+	ratio("D10/yarn-learned", "the learned curve after a step: error of finish times, with power over blind to it", cabStepped, "step_learned", "step_learned_blind", below)
 	return []*experiment.Spec{s}
 }
 
-// cabRun is one run in progress.
 type cabRun struct {
 	*harness.Lab
 
@@ -109,6 +106,9 @@ type cabRun struct {
 	jobs   []*hadoop.RunningJob
 	looks  []cabLook
 	steps  []time.Duration // when the budget stepped, since the maps began
+	// known are the jobs in the coordinators' log, results those of Hadoop.
+	known   []*headroomv1.Job
+	results []hadoop.Result
 }
 
 // cabLook is what the coordinator expected of a job at a time; since is after the maps began.
@@ -132,23 +132,20 @@ func runCAB(ctx context.Context, r *experiment.Run) (f experiment.Figures, err e
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
 	c := &cabRun{Lab: l}
-	if err := c.start(ctx); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, c.hadoop.Close()) }()
-	for _, step := range []func(context.Context) error{c.submit, c.hold} {
+	defer func() {
+		if c.hadoop != nil {
+			err = errors.Join(err, c.hadoop.Close())
+		}
+	}()
+	for _, step := range []func(context.Context) error{c.start, c.submit, c.hold, c.follow, c.end} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
 	}
-	results, committed, err := c.follow(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return c.figures(results, committed), nil
+	return c.figures(), nil
 }
 
-// queues are the queues of Table I and their twins that guarantee all tasks. Gated, they take the application
+// cabQueues are the queues of Table I and their twins that guarantee all tasks. Gated, they take the application
 // masters of the set's jobs and nothing else, so that no map takes a master's place.
 func cabQueues(gated bool) (all []hadoop.Queue) {
 	for i := range containers.QueueFloors() {
@@ -183,60 +180,32 @@ func (c *cabRun) start(ctx context.Context) (err error) {
 	for i, floor := range containers.QueueFloors() {
 		fmt.Fprintf(&queues, "    - {name: root.q%d, guarantee: %g%%}\n    - {name: root.e%d, guarantee: 100%%}\n", i+1, 100*floor, i+1)
 	}
-	err = c.Site.StartScheduler(harness.YARNSection(c.hadoop.RM(), c.hooks.Address, queues.String()))
-	if err == nil {
-		c.Note("warming up")
-		var ended hadoop.Result
-		if ended, err = c.hadoop.Run(ctx, c.hadoop.Sleep("e1", cabNodes*cabSlots, time.Millisecond)); err == nil && !ended.Succeeded() {
-			err = fmt.Errorf("cab: warm-up job: final state %s: %s", ended.FinalStatus, ended.Diagnostics)
-		}
+	if err := c.Site.StartScheduler(harness.YARNSection(c.hadoop.RM(), c.hooks.Address, queues.String())); err != nil {
+		return err
 	}
-	if err != nil {
-		return errors.Join(err, c.hadoop.Close())
+	c.Note("warming up")
+	ended, err := c.hadoop.Run(ctx, c.hadoop.Sleep("e1", cabNodes*cabSlots, time.Millisecond))
+	if err == nil && !ended.Succeeded() {
+		err = fmt.Errorf("cab: warm-up job: final state %s: %s", ended.FinalStatus, ended.Diagnostics)
 	}
-	return nil
+	return err
 }
 
 // exact reports whether the variant's jobs are in queues that guarantee all tasks.
 func (c *cabRun) exact() bool { return c.Variant != cabOurs }
 
-// job is a job of the set as it is submitted.
 func (c *cabRun) job(j cabJob) hadoop.Job {
-	in, out := c.Path("in"), c.Path("out", j.name)
-	job := hadoop.Job{Program: j.name, Queue: fmt.Sprint("q", j.queue), Args: []string{in, out}}
+	out, jar := c.Path("out", j.name), c.Program(harness.JarHadoopApps)
+	job := map[string]hadoop.Job{
+		"pi":        {Jar: jar, Args: []string{strconv.Itoa(cabMaps), strconv.Itoa(cabPoints), out}},
+		"wordcount": {Args: []string{c.Path("in"), out}},
+		"topn":      {Jar: jar, Args: []string{c.Path("in"), out, strconv.Itoa(cabTop)}},
+	}[j.name]
+	job.Program, job.Queue = j.name, fmt.Sprint("q", j.queue)
 	if c.exact() {
 		job.Queue = fmt.Sprint("e", j.queue)
 	}
-	switch j.name {
-	case "pi":
-		job.Jar, job.Args = c.Program(harness.JarHadoopApps), []string{strconv.Itoa(cabMaps), strconv.Itoa(cabPoints), out}
-	case "topn":
-		job.Jar, job.Args = c.Program(harness.JarHadoopApps), append(job.Args, strconv.Itoa(cabTop))
-	}
 	return c.hooks.Into(job)
-}
-
-// each does something for all jobs at once.
-func (c *cabRun) each(do func(i int) error) error {
-	failed := make([]error, len(c.jobs))
-	var all sync.WaitGroup
-	for i := range c.jobs {
-		all.Go(func() { failed[i] = do(i) })
-	}
-	all.Wait()
-	return errors.Join(failed...)
-}
-
-// known are the set's jobs in the coordinators' log; nil for one that is not there.
-func (c *cabRun) known(ctx context.Context) ([]*headroomv1.Job, error) {
-	all, err := c.Jobs(ctx)
-	mine := make([]*headroomv1.Job, len(c.jobs))
-	for i := range c.jobs {
-		if k := slices.IndexFunc(all, func(j *headroomv1.Job) bool { return j.GetId() == c.jobs[i].ID }); k >= 0 {
-			mine[i] = all[k]
-		}
-	}
-	return mine, err
 }
 
 // submit submits the set and returns when the application masters of all its jobs answer, each on a node of its own.
@@ -244,12 +213,12 @@ func (c *cabRun) submit(ctx context.Context) error {
 	if err := errors.Join(c.hadoop.SetQueues(ctx, cabQueues(true)), c.hadoop.Offer(ctx, 1, harness.YARNUnit)); err != nil {
 		return err
 	}
-	c.jobs = make([]*hadoop.RunningJob, len(cabJobs()))
-	if err := c.each(func(i int) (err error) {
-		c.jobs[i], err = c.hadoop.Submit(ctx, c.job(cabJobs()[i]))
-		return err
-	}); err != nil {
-		return err
+	for _, j := range cabJobs() {
+		running, err := c.hadoop.Submit(ctx, c.job(j))
+		if err != nil {
+			return err
+		}
+		c.jobs = append(c.jobs, running)
 	}
 	for _, j := range c.jobs {
 		if err := c.Await(ctx, "the application master of "+j.ID+" does not answer", func(ctx context.Context) bool {
@@ -262,7 +231,6 @@ func (c *cabRun) submit(ctx context.Context) error {
 	return c.hadoop.SetQueues(ctx, cabQueues(false)) // their nodes are still full
 }
 
-// hold brings the first cap to the nodes and lets the maps begin.
 func (c *cabRun) hold(ctx context.Context) error {
 	parts := map[string]float64{cabUncapped: 1, cabCapped: cabCap, cabOurs: cabCap, cabStepped: cabSteps()[0].cap}
 	if err := c.budget(ctx, parts[c.Variant]); err != nil {
@@ -282,45 +250,27 @@ func (c *cabRun) budget(ctx context.Context, part float64) error {
 	return c.Await(ctx, "the nodes do not hold the budget", func(ctx context.Context) bool { return c.Held(ctx, part) })
 }
 
-// follow watches the jobs to their ends, and returns the results of Hadoop and the coordinators' records.
-func (c *cabRun) follow(ctx context.Context) (results []hadoop.Result, committed []*headroomv1.Job, err error) {
-	looking, stop := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	defer stop()
-	watching.Go(func() { c.watch(looking) })
-	results = make([]hadoop.Result, len(c.jobs))
-	if err := c.each(func(i int) (err error) {
-		if results[i], err = c.jobs[i].Wait(ctx); err == nil && (!results[i].Succeeded() || results[i].History == nil) {
-			err = fmt.Errorf("cab: %s: final state %s: %s", cabJobs()[i].name, results[i].FinalStatus, results[i].Diagnostics)
+// follow keeps what the coordinators expect of the jobs, each second, and steps the budget, until they have committed the jobs' ends.
+func (c *cabRun) follow(ctx context.Context) error {
+	began := time.Now()
+	c.known = make([]*headroomv1.Job, len(c.jobs))
+	for over := false; !over; {
+		if err := errors.Join(c.Site.Running(), ctx.Err()); err != nil {
+			return fmt.Errorf("cab: the jobs' ends are not committed: %w", err)
 		}
-		return err
-	}); err != nil {
-		return nil, nil, err
-	}
-	return results, committed, c.Await(ctx, "the jobs' ends are not committed", func(ctx context.Context) bool {
-		var err error
-		committed, err = c.known(ctx)
-		return err == nil && !slices.ContainsFunc(committed, func(j *headroomv1.Job) bool { return j.GetState() != headroomv1.JobState_JOB_STATE_DONE })
-	})
-}
-
-// watch keeps what the coordinators expect of the jobs, each second, and steps the budget.
-func (c *cabRun) watch(ctx context.Context) {
-	tick, began := time.NewTicker(time.Second), time.Now()
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		all, err := c.known(ctx)
+		pause.For(ctx, time.Second)
+		all, err := c.Jobs(ctx)
 		if err != nil {
 			continue // the next look is near
 		}
+		over = true
 		done, tasks := 0, 0
-		for i, j := range all {
+		for i := range c.jobs {
+			if k := slices.IndexFunc(all, func(j *headroomv1.Job) bool { return j.GetId() == c.jobs[i].ID }); k >= 0 {
+				c.known[i] = all[k]
+			}
+			j := c.known[i]
+			over = over && j.GetState() >= headroomv1.JobState_JOB_STATE_DONE
 			if p := j.GetProgress(); p != nil {
 				c.looks = append(c.looks, cabLook{time.Now(), time.Since(began), i, j})
 				done, tasks = done+int(p.GetDone()), tasks+int(p.GetTasks())
@@ -333,16 +283,30 @@ func (c *cabRun) watch(ctx context.Context) {
 			c.steps = append(c.steps, time.Since(began))
 		}
 	}
+	return nil
+}
+
+func (c *cabRun) end(ctx context.Context) error {
+	for i, j := range c.jobs {
+		r, err := j.Wait(ctx)
+		if err == nil && (!r.Succeeded() || r.History == nil) {
+			err = fmt.Errorf("cab: %s: final state %s: %s", cabJobs()[i].name, r.FinalStatus, r.Diagnostics)
+		}
+		if err != nil {
+			return err
+		}
+		c.results = append(c.results, r)
+	}
+	return nil
 }
 
 // figures are runtimes from the first map's start, the floors that were kept, and errors of finish times.
-func (c *cabRun) figures(results []hadoop.Result, committed []*headroomv1.Job) experiment.Figures {
+func (c *cabRun) figures() experiment.Figures {
 	f := experiment.Figures{}
 	var first time.Time
-	ends, mapEnds := make([]time.Time, len(results)), make([]time.Time, len(results))
-	for i := range results {
-		ends[i] = results[i].Finished
-		for _, a := range results[i].History.Of("MAP", "SUCCEEDED") {
+	mapEnds := make([]time.Time, len(c.results))
+	for i := range c.results {
+		for _, a := range c.results[i].History.Of("MAP", "SUCCEEDED") {
 			if first.IsZero() || a.Started.Before(first) {
 				first = a.Started
 			}
@@ -350,16 +314,16 @@ func (c *cabRun) figures(results []hadoop.Result, committed []*headroomv1.Job) e
 		}
 	}
 	for i, j := range cabJobs() {
-		took := ends[i].Sub(first).Seconds()
+		took := c.results[i].Finished.Sub(first).Seconds()
 		f["set_s"] = max(f["set_s"], took)
-		f["jobs_s"] += took / float64(len(results))
+		f["jobs_s"] += took / float64(len(c.results))
 		floor := containers.QueueFloors()[j.queue-1]
 		if c.exact() {
 			floor = 1
 		}
-		f["kept_"+j.name] = kept(results[i].History, committed[i], floor)
+		f["kept_"+j.name] = kept(c.results[i].History, c.known[i], floor)
 	}
-	c.errors(f, ends, mapEnds)
+	c.errors(f, mapEnds)
 	return f
 }
 
@@ -381,15 +345,14 @@ func kept(h *jhist.History, committed *headroomv1.Job, floor float64) float64 {
 	return float64(len(tasks)) / float64(containers.MinTasks(cabMaps, floor))
 }
 
-// errors adds how far finish times were off: those that the coordinators expected against the paper's filter, which sees
-// the same and models no reduce part; and in the window after the last step, filter and learned curve as they are and
-// blind to power. None has seen an earlier run.
-func (c *cabRun) errors(f experiment.Figures, ends, mapEnds []time.Time) {
-	// Estimators are the filter, blind and not, and the learned curve, likewise.
-	jobs, last := make([][4]*progress.Tracker, len(ends)), make([]time.Duration, len(ends))
-	for i := range jobs {
-		jobs[i] = [4]*progress.Tracker{
-			progress.NewTracker(progress.Paper), progress.NewTracker(progress.Paper), progress.NewTracker(progress.Learned), progress.NewTracker(progress.Learned),
+// errors adds how far finish times were off: those that the coordinators expected against the paper's filter, which sees the same; and
+// in the window after the last step, filter and learned curve as they are and blind to power. None has seen an earlier run.
+func (c *cabRun) errors(f experiment.Figures, mapEnds []time.Time) {
+	names := []string{"step_filter", "step_filter_blind", "step_learned", "step_learned_blind"}
+	trackers, last := make([][4]*progress.Tracker, len(c.jobs)), make([]time.Duration, len(c.jobs))
+	for i := range trackers {
+		for k, policy := range []progress.Policy{progress.Paper, progress.Paper, progress.Learned, progress.Learned} {
+			trackers[i][k] = progress.NewTracker(policy)
 		}
 	}
 	for i := range c.looks {
@@ -399,27 +362,32 @@ func (c *cabRun) errors(f experiment.Figures, ends, mapEnds []time.Time) {
 			continue
 		}
 		last[l.job] = l.since
-		x, began, blind := jobs[l.job], l.at.Add(-seen.Elapsed), seen
+		began, blind := l.at.Add(-seen.Elapsed), seen
 		blind.Power = blind.Full
-		off := func(t *progress.Tracker, o *progress.Observation, end time.Time) float64 {
-			_ = t.Observe(*o) // what it refuses it passes over
-			said := t.Finish(o.Power, o.Containers, float64(o.Tasks))
-			if !said.Known {
-				return math.NaN()
+		var errs [4]float64
+		for k, t := range trackers[l.job] {
+			o, end := seen, c.results[l.job].Finished
+			if k%2 == 1 {
+				o = blind
 			}
-			return miss(said.At, end.Sub(began))
+			if k < 2 {
+				end = mapEnds[l.job] // the filter models no reduce part
+			}
+			_ = t.Observe(o) // what it refuses it passes over
+			errs[k] = math.NaN()
+			if is := t.Finish(o.Power, o.Containers, float64(o.Tasks)); is.Known {
+				errs[k] = miss(is.At, end.Sub(began))
+			}
 		}
-		end, mapEnd := ends[l.job], mapEnds[l.job]
-		errs := []float64{off(x[0], &seen, mapEnd), off(x[1], &blind, mapEnd), off(x[2], &seen, end), off(x[3], &blind, end)}
 		if l.is.GetProgress().GetPending() == 0 || math.IsNaN(errs[0]) {
 			continue
 		}
 		if o := l.is.GetOutlook(); o.FinishS != nil {
-			f["foreseen_ours"] += miss(time.Duration(o.GetFinishS()*float64(time.Second)), end.Sub(began))
+			f["foreseen_ours"] += miss(time.Duration(o.GetFinishS()*float64(time.Second)), c.results[l.job].Finished.Sub(began))
 			f["foreseen_filter"] += errs[0]
 		}
-		if n := len(c.steps); n > 0 && l.since >= c.steps[n-1] && l.since < c.steps[n-1]+stepWindow && !slices.ContainsFunc(errs, math.IsNaN) {
-			for k, name := range []string{"step_filter", "step_filter_blind", "step_learned", "step_learned_blind"} {
+		if n := len(c.steps); n > 0 && l.since >= c.steps[n-1] && l.since < c.steps[n-1]+stepWindow && !slices.ContainsFunc(errs[:], math.IsNaN) {
+			for k, name := range names {
 				f[name] += errs[k]
 			}
 		}
@@ -435,9 +403,6 @@ func miss(said, truth time.Duration) float64 {
 // cap are.
 func observed(j *headroomv1.Job) (o progress.Observation, known bool) {
 	p, share := j.GetProgress(), j.GetOutlook().GetCapShare()
-	if p.RuntimeS == nil || share == 0 {
-		return o, false
-	}
 	o = progress.Observation{
 		Elapsed: time.Duration(p.GetRuntimeS() * float64(time.Second)), Tasks: int(p.GetTasks()), Done: int(p.GetDone()), Work: -1, Reduced: -1,
 		Power: units.FromWatts(cluster.Rated().Watts() * share), Full: cluster.Rated(), Containers: float64(max(1, int(p.GetContainers())-1)),
@@ -449,5 +414,5 @@ func observed(j *headroomv1.Job) (o progress.Observation, known bool) {
 	if p.Reduced != nil {
 		o.Reduced = p.GetReduced()
 	}
-	return o, true
+	return o, p.RuntimeS != nil && share > 0
 }

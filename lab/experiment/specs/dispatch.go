@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -32,7 +34,6 @@ const (
 	shortWithin, longWithin, deviations = 15., 5., 3.
 )
 
-// fig411 is the set-up of the figure.
 func fig411() masters.Shape { return masters.Shape{Groups: 3, Each: 40, Reserved: 4, Distributors: 10} }
 
 func replays() (all []*experiment.Spec) {
@@ -59,27 +60,24 @@ func replays() (all []*experiment.Spec) {
 	})
 }
 
-// replayClaim is that a quantile lies near the simulation's.
 func replayClaim(policy, load, class string, q int) experiment.Claim {
 	name, within, unit := fmt.Sprintf("%s_p%d", class, q), shortWithin, "%"
 	if class == "long" {
 		within = longWithin
 	}
-	value := func(p experiment.Pair) float64 {
-		return 100 * (experiment.Ratio(load, name+"_s", name+"_simulated_s")(p) - 1)
-	}
 	if q == 99 {
 		within, unit = deviations, "sd"
-		value = func(p experiment.Pair) float64 {
-			f := p[load]
-			return (f[name+"_s"] - f[name+"_simulated_s"]) / f[name+"_simulated_sd_s"]
-		}
 	}
 	return claim(fmt.Sprintf("real/%s/%s/%s-p%d", policy, load, class, q),
-		fmt.Sprintf("%s at %s %% load: completion of %s jobs, p%d, against the simulation", policy, load, class, q), unit, report.Range{Low: -within, High: within}, value)
+		fmt.Sprintf("%s at %s %% load: completion of %s jobs, p%d, against the simulation", policy, load, class, q), unit, report.Around(0, within), func(p experiment.Pair) float64 {
+			if q < 99 {
+				return 100 * (experiment.Ratio(load, name+"_s", name+"_simulated_s")(p) - 1)
+			}
+			f := p[load]
+			return (f[name+"_s"] - f[name+"_simulated_s"]) / f[name+"_simulated_sd_s"]
+		})
 }
 
-// replayed are the first jobs of the trace with this load.
 func replayed(r *experiment.Run) (*masters.Load, error) {
 	f, err := traces.Open(r.Traces, "pigeon-google"+r.Variant)
 	if err != nil {
@@ -106,57 +104,43 @@ func replay(ctx context.Context, r *experiment.Run, policy string) (experiment.F
 	if err != nil {
 		return nil, err
 	}
-	simulated := map[string][]float64{}
+	of, simulated := fig411(), map[string][]float64{}
 	for i := range uint64(simulatedSeeds) {
-		took, err := simulate(ctx, policy, l, r.Seed*simulatedSeeds+i)
+		seen, err := dispatch.Run(ctx, dispatch.Setup{
+			Policy: dispatch.Policy(policy), Workers: of.Workers(), Groups: of.Groups, Reserved: of.Reserved, Cutoff: l.Cutoff, Hop: dispatch.HopUsual,
+			Distributors: of.Distributors, Seed: r.Seed*simulatedSeeds + i,
+		}, traces.All(l.Jobs))
 		if err != nil {
 			return nil, err
 		}
-		for name, x := range quantilesOf(l, took) {
+		for name, x := range quantiles(seen.Short, seen.Long) {
 			simulated[name] = append(simulated[name], x)
 		}
 	}
 	r.Note("%d jobs arrive within %.0f s", len(l.Jobs), replayFor)
-	took, err := masters.Replay(ctx, policy, r.Dir, r.Bin, fig411(), r.Seed, l)
+	took, err := masters.Replay(ctx, policy, r.Dir, r.Bin, of, r.Seed, l)
 	if err != nil {
 		return nil, err
 	}
+	times := map[bool][]float64{}
+	for i, t := range took {
+		times[l.Long(i)] = append(times[l.Long(i)], t)
+	}
 	f := experiment.Figures{}
-	for name, x := range quantilesOf(l, took) {
+	for name, x := range quantiles(dispatch.ClassOf(times[false], nil), dispatch.ClassOf(times[true], nil)) {
 		f[name+"_s"] = x
 		f[name+"_simulated_s"], f[name+"_simulated_sd_s"] = stat.MeanStdDev(simulated[name], nil)
 	}
 	return f, nil
 }
 
-// simulate is the time of each job in the simulation.
-func simulate(ctx context.Context, policy string, l *masters.Load, seed uint64) ([]float64, error) {
-	took, of := make([]float64, len(l.Jobs)), fig411()
-	_, err := dispatch.Run(ctx, dispatch.Setup{
-		Policy: dispatch.Policy(policy), Workers: of.Workers(), Groups: of.Groups, Reserved: of.Reserved, Cutoff: l.Cutoff, Hop: dispatch.HopUsual,
-		Distributors: of.Distributors, Seed: seed, Ended: func(e dispatch.Ended) { took[e.Index] = e.Completion },
-	}, traces.All(l.Jobs))
-	return took, err
-}
-
-// quantilesOf are those that the figure shows.
-func quantilesOf(l *masters.Load, took []float64) map[string]float64 {
-	out := map[string]float64{}
-	for _, class := range []string{"short", "long"} {
-		var times []float64
-		for i, t := range took {
-			if l.Long(i) == (class == "long") {
-				times = append(times, t)
-			}
-		}
-		slices.Sort(times)
-		for _, q := range []int{50, 90, 99} {
-			if len(times) > 0 {
-				out[fmt.Sprintf("%s_p%d", class, q)] = dispatch.Percentile(times, float64(q)/100)
-			}
-		}
+// quantiles are those that the figure shows; none of a class without jobs.
+func quantiles(short, long dispatch.Class) map[string]float64 {
+	all := map[string]float64{
+		"short_p50": short.P50, "short_p90": short.P90, "short_p99": short.P99, "long_p50": long.P50, "long_p90": long.P90, "long_p99": long.P99,
 	}
-	return out
+	maps.DeleteFunc(all, func(_ string, x float64) bool { return math.IsNaN(x) })
+	return all
 }
 
 // The comparison of splits: four nodes of two slots each. Jobs of equal tasks come at a part of the load that the nodes could
@@ -205,11 +189,5 @@ func runSplit(ctx context.Context, r *experiment.Run) (f experiment.Figures, err
 	if err != nil {
 		return nil, err
 	}
-	m := means{}
-	for _, t := range took[splitFirst:] {
-		m.add("mean_s", t)
-	}
-	f = m.figures()
-	f["loops"] = float64(loops)
-	return f, nil
+	return experiment.Figures{"mean_s": stat.Mean(took[splitFirst:], nil), "loops": float64(loops)}, nil
 }

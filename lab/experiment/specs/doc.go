@@ -87,7 +87,6 @@ func thirds(span time.Duration, first, middle []float64) []harness.Step {
 	return []harness.Step{{Caps: first}, {At: span / 3, Caps: middle}, {At: span * 2 / 3, Caps: first}}
 }
 
-// means are means of values by name.
 type means map[string][]float64
 
 func (m means) add(name string, x float64) { m[name] = append(m[name], x) }

@@ -14,7 +14,6 @@ import (
 // Policies of admission and of copies of stragglers, with jobs that have deadlines and error bounds. The second
 // node is capped lower than the first, and both caps fall in the middle third of a run.
 
-// kind is what a job promises.
 type kind string
 
 // The kinds. A third of the jobs promises nothing, a third has an error bound, and a third a deadline. Of these
@@ -35,7 +34,6 @@ const (
 	partialFloor              = 0.1
 )
 
-// promiseLoad is the load of an engine.
 type promiseLoad struct {
 	count  int
 	within time.Duration
@@ -55,7 +53,6 @@ const (
 	slowMedian, sizeAlpha   = 1.6, 1.1
 )
 
-// jobs are those of a seed, by their arrival.
 func (l *promiseLoad) jobs(seed uint64) (out []harness.Job) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	between := func(low, high float64) float64 { return low + (high-low)*r.Float64() }
@@ -64,8 +61,8 @@ func (l *promiseLoad) jobs(seed uint64) (out []harness.Job) {
 		k := kinds()[i%len(kinds())]
 		j := harness.Job{At: time.Duration((float64(i) + r.Float64()) * gap), Tasks: l.tasks(r.Float64()), Class: classPromised, Waits: true}
 		j.Name = fmt.Sprintf("j%02d-%s", i, k)
-		factor, times := between(factorLeast, factorMost), multiple(seen[k], between(0, 1))
-		bound := between(errorLeast, errorMost)
+		factor, u, bound := between(factorLeast, factorMost), between(0, 1), between(errorLeast, errorMost)
+		times := []float64{2, 1 + math.Round(u), 2 + 2*math.Round(u), 1 + 2*u, 2 + 2*u}[seen[k]%5] // the five kinds of PYTHIA in turn
 		switch k {
 		case strict:
 			j.Deadline = l.ideal(j.Tasks, l.slots, times)
@@ -88,11 +85,6 @@ func (l *promiseLoad) jobs(seed uint64) (out []harness.Job) {
 func (l *promiseLoad) tasks(u float64) int {
 	part := 1 - math.Pow(float64(l.least)/float64(l.most), sizeAlpha)
 	return min(l.most, int(float64(l.least)*math.Pow(1-u*part, -1/sizeAlpha)))
-}
-
-// multiple is the i-th multiple of the ideal time: the five kinds of PYTHIA in turn.
-func multiple(i int, u float64) float64 {
-	return []float64{2, 1 + math.Round(u), 2 + 2*math.Round(u), 1 + 2*u, 2 + 2*u}[i%5]
 }
 
 // ideal is so many times what a job of median tasks takes on so many slots, with its start.

@@ -2,10 +2,10 @@ package specs
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -44,7 +44,9 @@ const (
 )
 
 func degrees() []int { return []int{1, 2, 4, 6, 8} }
-func held() []int    { return []int{6, 8} }
+
+// held reports whether a degree is predicted: the models are not fitted to it.
+func held(units int) bool { return units >= 6 }
 
 // scaled is a program with the largest relative error that the dissertation reports for its kind (Table 3.3).
 type scaled struct {
@@ -108,33 +110,38 @@ func scalings() []*experiment.Spec {
 }
 
 // predictions adds a program's variants and the claims that the model predicts the degrees that it was not fitted to.
-func predictions(s *experiment.Spec, p scaled, cells []cell, model string, speedups func(p scaled, pair experiment.Pair) []scaling.Point) {
+func predictions(s *experiment.Spec, p scaled, cells []cell, model string, speedups func(program string, pair experiment.Pair) []scaling.Point) {
 	for _, c := range cells {
 		s.Variants = append(s.Variants, c.variant(p.name))
-		if !slices.Contains(held(), c.units) {
+		if !held(c.units) {
 			continue
 		}
+		within := experiment.Mean(report.AtMost(p.tolerance))
 		s.Claims = append(s.Claims, experiment.Claim{
 			ID: fmt.Sprintf("R-%s/%d-%d", p.name, c.size, c.units), What: fmt.Sprintf("%s: relative error of the speed-up predicted for size %d on %d", p.name, c.size, c.units),
-			Met: experiment.Mean(report.AtMost(p.tolerance)), Order: experiment.Mean(report.AtMost(p.tolerance)),
+			Met: within, Order: within,
 			Value: func(pair experiment.Pair) float64 {
-				all := speedups(p, pair)
-				i := slices.IndexFunc(all, func(x scaling.Point) bool { return x.N == c.size && x.M == c.units })
-				curve, err := scaling.Fit(model, slices.DeleteFunc(slices.Clone(all), func(x scaling.Point) bool { return slices.Contains(held(), x.M) }))
-				if err != nil || i < 0 {
+				all, is := speedups(p.name, pair), math.NaN()
+				for _, x := range all {
+					if x.N == c.size && x.M == c.units {
+						is = x.Speedup
+					}
+				}
+				curve, err := scaling.Fit(model, slices.DeleteFunc(all, func(x scaling.Point) bool { return held(x.M) }))
+				if err != nil {
 					return math.NaN()
 				}
-				return math.Abs(curve.Speedup(c.size, c.units)/all[i].Speedup - 1)
+				return math.Abs(curve.Speedup(c.size, c.units)/is - 1)
 			},
 		})
 	}
 }
 
 // sparkSpeedups are relative to one partition on one executor, by (3.8).
-func sparkSpeedups(p scaled, pair experiment.Pair) (all []scaling.Point) {
-	base := pair[cell{1, 1}.variant(p.name)]
+func sparkSpeedups(program string, pair experiment.Pair) (all []scaling.Point) {
+	base := pair[cell{1, 1}.variant(program)]
 	for _, c := range sparkCells() {
-		f := pair[c.variant(p.name)]
+		f := pair[c.variant(program)]
 		all = append(all, scaling.Point{N: c.size, M: c.units, Speedup: (base["launch_s"] + float64(c.size)*base["stages_s"]) / (f["launch_s"] + f["stages_s"])})
 	}
 	return all
@@ -142,17 +149,18 @@ func sparkSpeedups(p scaled, pair experiment.Pair) (all []scaling.Point) {
 
 // yarnWorkloads are the parts of a program's runs that IPSO has. The overhead of scaling out is what the rest of the time
 // exceeds that of the smallest degree.
-func yarnWorkloads(p scaled, pair experiment.Pair) (all []ipso.Workloads) {
+func yarnWorkloads(program string, pair experiment.Pair) (all []ipso.Workloads) {
+	first := pair[yarnCells()[0].variant(program)]
 	for _, c := range yarnCells() {
-		f, first := pair[c.variant(p.name)], pair[yarnCells()[0].variant(p.name)]
+		f := pair[c.variant(program)]
 		all = append(all, ipso.Workloads{N: c.units, Parallel: f["parallel_s"], Slowest: f["slowest_s"], Serial: f["serial_s"], Overhead: max(0, f["rest_s"]-first["rest_s"])})
 	}
 	return all
 }
 
 // yarnSpeedups are by (2.7).
-func yarnSpeedups(p scaled, pair experiment.Pair) (all []scaling.Point) {
-	for _, w := range yarnWorkloads(p, pair) {
+func yarnSpeedups(program string, pair experiment.Pair) (all []scaling.Point) {
+	for _, w := range yarnWorkloads(program, pair) {
 		all = append(all, scaling.Point{N: w.N, M: w.N, Speedup: w.Speedup()})
 	}
 	return all
@@ -163,7 +171,7 @@ func yarnSpeedups(p scaled, pair experiment.Pair) (all []scaling.Point) {
 func factors(s *experiment.Spec, p scaled) {
 	slope := func(id, what string, of func(f *ipso.Factors) float64) experiment.Claim {
 		return claim("R-"+p.name+"/"+id, p.name+": slope of "+id+" by n, the "+what, "", report.Above(0), func(pair experiment.Pair) float64 {
-			f, err := ipso.FitFactors(yarnWorkloads(p, pair))
+			f, err := ipso.FitFactors(yarnWorkloads(p.name, pair))
 			if err != nil {
 				return math.NaN()
 			}
@@ -171,86 +179,69 @@ func factors(s *experiment.Spec, p scaled) {
 		})
 	}
 	ex := slope("EX", "parallel work grows with the degree", func(f *ipso.Factors) float64 { return f.EX.Slope.Value })
-	ex.Met, ex.Order = experiment.Mean(report.Range{Low: 1 - exTolerance, High: 1 + exTolerance}), ex.Met
+	ex.Met, ex.Order = experiment.Mean(report.Around(1, exTolerance)), ex.Met
 	in := slope("IN", "serial work grows", func(f *ipso.Factors) float64 { return f.IN.Above.Slope.Value })
-	if !p.rises {
+	if flat := experiment.Mean(report.AtMost(flatSlope)); !p.rises {
 		in.What = p.name + ": slope of IN by n, the serial work does not grow"
-		in.Met, in.Order = experiment.Mean(report.AtMost(flatSlope)), experiment.Mean(report.AtMost(flatSlope))
+		in.Met, in.Order = flat, flat
 	}
 	s.Claims = append(s.Claims, ex, in)
 }
 
-// parse splits the name of a variant.
-func parse(variant string, programs []scaled) (p scaled, c cell, err error) {
-	name, of, _ := strings.Cut(variant, "/")
-	if _, err := fmt.Sscanf(of, "%dx%d", &c.size, &c.units); err != nil {
-		return p, c, fmt.Errorf("scaling: variant %s: %w", variant, err)
+// scale runs a variant of one of the programs on emulated nodes, one for each unit, without powerd.
+func scale(r *experiment.Run, programs []scaled, run func(p scaled, on cell, names []string) (experiment.Figures, error)) (f experiment.Figures, err error) {
+	name, of, _ := strings.Cut(r.Variant, "/")
+	var on cell
+	if _, err := fmt.Sscanf(of, "%dx%d", &on.size, &on.units); err != nil {
+		return nil, fmt.Errorf("scaling: variant %s: %w", r.Variant, err)
 	}
-	return programs[slices.IndexFunc(programs, func(p scaled) bool { return p.name == name })], c, nil
-}
-
-// quotaNodes starts one emulated node for each unit, without powerd, and returns what ends them.
-func quotaNodes(r *experiment.Run, units int) (names []string, end func() error, err error) {
-	of := max(units, int(math.Ceil(emulator.HostShare*float64(runtime.NumCPU())/quotaMost)))
+	p := programs[slices.IndexFunc(programs, func(p scaled) bool { return p.name == name })]
+	count := max(on.units, int(math.Ceil(emulator.HostShare*float64(runtime.NumCPU())/quotaMost)))
 	g, err := cluster.NewGroup(r.Path("logs"))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	var nodes []*cluster.Program
-	end = func() error {
-		for _, p := range nodes {
-			p.Stop(10 * time.Second) // they remove their cgroups
-		}
-		return g.Close()
-	}
-	for i := range units {
+	defer func() { err = errors.Join(err, g.Close()) }()
+	var names []string
+	for i := range on.units {
 		name := "n" + strconv.Itoa(i+1)
-		p, err := g.Start(name, nil, r.Program("powerlab"), "node", name, "--dir", r.Path("nodes"), "--nodes", strconv.Itoa(of), "--throttle", "cgroup", "--weight", "50", "--no-powerd", "--no-worker")
+		node, err := g.Start(name, nil, r.Program("powerlab"), "node", name, "--dir", r.Path("nodes"), "--nodes", strconv.Itoa(count), "--throttle", "cgroup", "--weight", "50", "--no-powerd", "--no-worker")
 		if err != nil {
-			return nil, nil, errors.Join(err, end())
+			return nil, err
 		}
-		nodes, names = append(nodes, p), append(names, name)
+		defer node.Stop(10 * time.Second) // it removes its cgroup
+		names = append(names, name)
 	}
 	if err := cluster.AwaitNodes(r.Path("nodes"), names...); err != nil {
-		for _, p := range nodes {
-			err = cmp.Or(p.Ended(), err) // why there is no node is better than that there is none
-		}
-		return nil, nil, errors.Join(err, end())
+		return nil, err
 	}
-	return names, end, nil
+	return run(p, on, names)
 }
 
-func scaleSpark(ctx context.Context, r *experiment.Run) (f experiment.Figures, err error) {
-	p, on, err := parse(r.Variant, sparkPrograms())
-	if err != nil {
-		return nil, err
-	}
-	names, end, err := quotaNodes(r, on.units)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, end()) }()
-	var nodes []spark.Node
-	for _, name := range names {
-		nodes = append(nodes, spark.Node{Name: name, Cores: 1, Wrap: cluster.OnNode(r.Program("powerlab"), r.Path("nodes"), name)})
-	}
-	c, err := harness.StartSpark(ctx, r, spark.Config{Nodes: nodes})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	size := strconv.Itoa(on.size)
-	got, err := c.Run(ctx, spark.Job{
-		Name: p.name, Application: r.Program(harness.JarSparkApps), Main: "headroom.apps.spark.Scale", Args: []string{p.name, size, strconv.Itoa(p.rows)},
-		Conf: map[string]string{
-			"spark.cores.max": strconv.Itoa(on.units), "spark.executor.cores": "1", "spark.default.parallelism": size,
-			"spark.scheduler.minRegisteredResourcesRatio": "1", "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s", "spark.locality.wait": "0s",
-		},
+func scaleSpark(ctx context.Context, r *experiment.Run) (experiment.Figures, error) {
+	return scale(r, sparkPrograms(), func(p scaled, on cell, names []string) (f experiment.Figures, err error) {
+		var nodes []spark.Node
+		for _, name := range names {
+			nodes = append(nodes, spark.Node{Name: name, Cores: 1, Wrap: cluster.OnNode(r.Program("powerlab"), r.Path("nodes"), name)})
+		}
+		c, err := harness.StartSpark(ctx, r, spark.Config{Nodes: nodes})
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, c.Close()) }()
+		size := strconv.Itoa(on.size)
+		got, err := c.Run(ctx, spark.Job{
+			Name: p.name, Application: r.Program(harness.JarSparkApps), Main: "headroom.apps.spark.Scale", Args: []string{p.name, size, strconv.Itoa(p.rows)},
+			Conf: map[string]string{
+				"spark.cores.max": strconv.Itoa(on.units), "spark.executor.cores": "1", "spark.default.parallelism": size,
+				"spark.scheduler.minRegisteredResourcesRatio": "1", "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s", "spark.locality.wait": "0s",
+			},
+		})
+		if err != nil {
+			return nil, err
+		}
+		return stages(got.Began, got.Log.Tasks)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return stages(got.Began, got.Log.Tasks)
 }
 
 // stages are the times until the first task begins, and of all stages together, by their tasks.
@@ -259,16 +250,13 @@ func stages(began time.Time, tasks []spark.TaskRecord) (experiment.Figures, erro
 		return nil, errors.New("scaling: the event log has no tasks")
 	}
 	first, last := map[int]time.Time{}, map[int]time.Time{}
-	begin := tasks[0].Begun
 	for _, t := range tasks {
 		if at, known := first[t.Stage]; !known || t.Begun.Before(at) {
 			first[t.Stage] = t.Begun
 		}
 		last[t.Stage] = later(last[t.Stage], t.Ended)
-		if t.Begun.Before(begin) {
-			begin = t.Begun
-		}
 	}
+	begin := slices.MinFunc(slices.Collect(maps.Values(first)), time.Time.Compare)
 	f := experiment.Figures{"launch_s": begin.Sub(began).Seconds()}
 	for stage, at := range first {
 		f["stages_s"] += last[stage].Sub(at).Seconds()
@@ -276,37 +264,30 @@ func stages(began time.Time, tasks []spark.TaskRecord) (experiment.Figures, erro
 	return f, nil
 }
 
-func scaleYARN(ctx context.Context, r *experiment.Run) (f experiment.Figures, err error) {
-	p, on, err := parse(r.Variant, yarnPrograms())
-	if err != nil {
-		return nil, err
-	}
-	_, textErr := hadoop.Text{Files: on.size, Bytes: yarnBytes, Topical: 0.5, Seed: r.Seed}.Write(r.Path("text"))
-	if err := errors.Join(textErr, writeTera(r.Path("tera"), on.size)); err != nil {
-		return nil, err
-	}
-	names, end, err := quotaNodes(r, on.units)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, end()) }()
-	nodes := []hadoop.Node{{Name: "master", MemoryMB: yarnMaster, VCores: 1}}
-	for _, name := range names {
-		nodes = append(nodes, hadoop.Node{Name: name, MemoryMB: yarnMap, VCores: 1, Wrap: cluster.OnNode(r.Program("powerlab"), r.Path("nodes"), name)})
-	}
-	c, err := harness.StartHadoop(ctx, r, hadoop.Config{Nodes: nodes})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	got, err := c.Run(ctx, scaledJob(p.name, on.size, r))
-	if err != nil {
-		return nil, err
-	}
-	if !got.Succeeded() || got.History == nil {
-		return nil, fmt.Errorf("scaling: %s: %s %s", got.Application, got.FinalStatus, got.Diagnostics)
-	}
-	return workloads(got.History, on.units)
+func scaleYARN(ctx context.Context, r *experiment.Run) (experiment.Figures, error) {
+	return scale(r, yarnPrograms(), func(p scaled, on cell, names []string) (f experiment.Figures, err error) {
+		_, textErr := hadoop.Text{Files: on.size, Bytes: yarnBytes, Topical: 0.5, Seed: r.Seed}.Write(r.Path("text"))
+		if err := errors.Join(textErr, writeTera(r.Path("tera"), on.size)); err != nil {
+			return nil, err
+		}
+		nodes := []hadoop.Node{{Name: "master", MemoryMB: yarnMaster, VCores: 1}}
+		for _, name := range names {
+			nodes = append(nodes, hadoop.Node{Name: name, MemoryMB: yarnMap, VCores: 1, Wrap: cluster.OnNode(r.Program("powerlab"), r.Path("nodes"), name)})
+		}
+		c, err := harness.StartHadoop(ctx, r, hadoop.Config{Nodes: nodes})
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, c.Close()) }()
+		got, err := c.Run(ctx, scaledJob(p.name, on.size, r))
+		if err == nil && (!got.Succeeded() || got.History == nil) {
+			err = fmt.Errorf("scaling: %s: %s %s", got.Application, got.FinalStatus, got.Diagnostics)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return workloads(got.History, on.units)
+	})
 }
 
 func later(a, b time.Time) time.Time {

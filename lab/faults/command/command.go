@@ -5,7 +5,7 @@
 package command
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -26,11 +26,6 @@ import (
 
 // inner marks the process that runs inside the namespaces; its value is the folder.
 const inner = "HEADROOM_FAULTS_DIR"
-
-const (
-	spanLeast = 10 * time.Second
-	spanMost  = 24 * time.Hour
-)
 
 // settings are the flags of the command.
 type settings struct {
@@ -73,8 +68,8 @@ Exit codes: 0 no violation, 1 a violation, 8 not permitted on this machine (see 
 }
 
 func (s *settings) run(cmd *cobra.Command) error {
-	if s.For < spanLeast || s.For > spanMost {
-		return cli.Usage("--for %v: must be from %v to %v", s.For, spanLeast, spanMost)
+	if s.For < 10*time.Second || s.For > 24*time.Hour {
+		return cli.Usage("--for %v: must be from 10s to 24h", s.For)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -134,29 +129,15 @@ func (s *settings) outside(cmd *cobra.Command, self string) error {
 	}
 	runtime.LockOSThread() // the child's death is tied to this thread's
 	defer runtime.UnlockOSThread()
-	again := exec.CommandContext(context.WithoutCancel(cmd.Context()), "unshare", append(append(wrap, "--", self), os.Args[1:]...)...) //nolint:gosec // this program itself
+	again := exec.CommandContext(cmd.Context(), "unshare", append(append(wrap, "--", self), os.Args[1:]...)...) //nolint:gosec // this program itself
 	again.Env = append(os.Environ(), inner+"="+dir)
 	again.Stdout, again.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
 	again.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := again.Start(); err != nil {
-		return fmt.Errorf("faults: unshare: %w", err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- again.Wait() }()
-	select {
-	case err = <-ended:
-	case <-cmd.Context().Done():
-		_ = again.Process.Kill()
-		<-ended                    //nolint:errcheck // it was killed
-		return cmd.Context().Err() //nolint:wrapcheck // the frame turns it into an exit code
-	}
+	err = again.Run()
 	if code := again.ProcessState.ExitCode(); err != nil && code > 0 {
 		return &cli.Error{Code: "faults", Exit: code, Message: "run failed; see the report above"}
 	}
-	if err != nil {
-		return fmt.Errorf("faults: %w", err)
-	}
-	return nil
+	return cmp.Or(cmd.Context().Err(), err) //nolint:wrapcheck // the frame turns it into an exit code
 }
 
 // folder makes the folder of all files.
@@ -189,7 +170,7 @@ func (s *settings) print(cmd *cobra.Command, r *faults.Report) error {
 	}
 	var rows [][]string
 	add := func(kind string, counts map[string]int) {
-		for _, name := range sorted(counts) {
+		for _, name := range slices.Sorted(maps.Keys(counts)) {
 			rows = append(rows, []string{kind, name, fmt.Sprint(counts[name])})
 		}
 	}
@@ -203,6 +184,3 @@ func (s *settings) print(cmd *cobra.Command, r *faults.Report) error {
 	}
 	return s.out.Table(w, []string{"KIND", "WHAT", "COUNT"}, rows)
 }
-
-// sorted are the names of what was counted.
-func sorted(counts map[string]int) []string { return slices.Sorted(maps.Keys(counts)) }

@@ -1,48 +1,96 @@
 package cab
 
 import (
+	"cmp"
+	"math"
 	"slices"
 	"time"
 
 	"headroom/jobs/arbiter"
 	"headroom/jobs/containers"
+	"headroom/lab/emulator/plant"
 	"headroom/lab/events"
 	"headroom/lab/papers"
 	"headroom/progress"
 	"headroom/units"
 )
 
-// The clock of a run.
 const (
-	tick = 200 * time.Millisecond
-	// loopEvery is how often the job loop looks: the paper's sampling window.
-	loopEvery = 5 * time.Second
-	// applyLag is how long a share takes from the decision to the engine's scheduler.
-	applyLag = time.Second
-	// runMost ends a run that hangs: none comes near it.
-	runMost = 4 * time.Hour
+	tick      = 200 * time.Millisecond
+	loopEvery = 5 * time.Second // how often the job loop looks: the paper's sampling window
+	applyLag  = time.Second     // how long a share takes from the decision to the engine's scheduler
+	runMost   = 4 * time.Hour   // ends a run that hangs: none comes near it
+	// The paper's server: two sockets, 28 cores, 350 W at maximum load.
+	containersAll = 28
+	overhead      = 1 // container that each job's application master takes
+	fullLoad      = 350 * units.Watt
+	busy          = 0.78 // of its core a running task uses; the rest of the time it waits for its input
 )
 
-// cap schedules by name: fixed, stepping, or none.
+// spec is the server. It draws 350 W at the wall at full load and 100 W idle. The exponent, 1.15, is chosen once, so that a run
+// under the stepping cap takes about 1.72 times as long as without, as in the paper's Table II.
+func spec() plant.Spec {
+	return plant.Spec{
+		Packages: 2, Cores: containersAll,
+		Idle: 18 * units.Watt, Dynamic: units.FromWatts(108.5), Exponent: 1.15,
+		FreqMin: 1200 * units.Megahertz, FreqMax: 2900 * units.Megahertz, FreqStep: 100 * units.Megahertz,
+		TDP: 130 * units.Watt, Peak: 156 * units.Watt,
+		LongWindow: 999424 * time.Microsecond, ShortWindow: 1952 * time.Microsecond, Response: 40 * time.Millisecond,
+		DRAMIdle: 4 * units.Watt, DRAMDynamic: 8 * units.Watt, Other: 45 * units.Watt,
+		Efficiency: 0.92, EfficiencyDroop: 0.015,
+		FailSafe: 150 * units.Watt, EnergyStart: units.Joule,
+	}
+}
+
+// server is the plant under a cap at the wall that its board holds, as the paper's feedback controller does. Where nothing
+// changes any more it is not stepped: its speed stays.
+type server struct {
+	plant   *plant.Plant
+	cap     units.Power
+	running int
+	settled time.Duration // for how long the speed has not moved
+}
+
+const (
+	settledMove = 1e-3            // counts as a speed that does not move
+	settledFor  = 4 * time.Second // for so long, until the server counts as settled: the board looks once a second
+)
+
+// step lets a tick go by under a cap, 0 for none, with so many tasks running, and returns the speed, as a share of the full one.
+func (s *server) step(to units.Power, running int) float64 {
+	if to != s.cap {
+		s.plant.SetWallLimit(to)
+		s.cap, s.settled = to, 0
+	}
+	if running != s.running {
+		s.running, s.settled = running, 0
+	}
+	if s.settled < settledFor {
+		before := s.plant.Speed()
+		s.plant.Step(tick, busy*float64(running)/containersAll)
+		if s.settled += tick; math.Abs(s.plant.Speed()-before) > settledMove {
+			s.settled = 0
+		}
+	}
+	return s.plant.Speed()
+}
+
+// caps are the caps of a run by name: fixed throughout, stepping, or none.
 type caps struct {
-	name string
-	// fixed is the cap throughout; 0 where it steps or there is none.
+	name  string
 	fixed units.Power
 	steps bool
 }
 
-// The stepping cap: 250 W until a fifth of the set's uncapped time, 200 W until three
-// fifths, then 175 W. The paper shows such steps, not their times.
-const stepFirst, stepSecond = 0.2, 0.6
-
-// at is the cap at a time; uncapped is the set's uncapped time.
+// at is the cap at a time; uncapped is the set's uncapped time, by which it steps. The paper shows such steps, not their times.
 func (c caps) at(now, uncapped time.Duration) units.Power {
+	const first, second = 0.2, 0.6
 	switch {
 	case !c.steps:
 		return c.fixed
-	case now < time.Duration(stepFirst*float64(uncapped)):
+	case now < time.Duration(first*float64(uncapped)):
 		return 250 * units.Watt
-	case now < time.Duration(stepSecond*float64(uncapped)):
+	case now < time.Duration(second*float64(uncapped)):
 		return 200 * units.Watt
 	}
 	return 175 * units.Watt
@@ -50,30 +98,26 @@ func (c caps) at(now, uncapped time.Duration) units.Power {
 
 // setup is one run: a set's jobs, under caps, by a variant.
 type setup struct {
-	machine physics
-	apps    []app
-	times   [][]float64 // of each job's tasks at full speed, s
-	caps    caps
-	variant variant
-	floors  []float64
-	// uncapped is the true uncapped finish time of each job, by which runs are measured and
-	// caps step; only an oracle's job loop gets it. nil in the uncapped run itself.
-	uncapped []time.Duration
-	// pool is what earlier runs of jobs of the same names have taught, poolBlind what they
-	// taught estimators blind to power.
-	pool, poolBlind *progress.Pool
+	apps     [3]app
+	times    [3][]float64 // of each job's tasks at full speed, s
+	caps     caps
+	variant  variant
+	floors   [3]float64
+	uncapped [3]time.Duration // the true uncapped finish time of each job; 0 in the uncapped run itself
+	past     *lessons
+	keeps    bool       // what the job loop saw
+	judge    *foresight // compares estimates with what comes; none when nil
 }
 
 // job is one job of a run.
 type job struct {
 	papers.Tasks
 
-	app     app
-	reduce  float64 // left of the reduce task, s at full speed
-	mapEnd  time.Duration
-	end     time.Duration
-	share   int // what it may hold; 0: as the engine divides
-	stopped bool
+	app         app
+	reduce      float64 // left of the reduce task, s at full speed
+	mapEnd, end time.Duration
+	share       int // what it may hold; 0: as the engine divides
+	stopped     bool
 }
 
 func (j *job) ended() bool { return j.end > 0 }
@@ -96,41 +140,55 @@ func (j *job) held() int {
 
 // work lets the job's tasks progress by so many seconds at full speed.
 func (j *job) work(now time.Duration, seconds float64) {
-	if j.Over() {
-		if j.mapEnd == 0 {
-			j.mapEnd = now
-		}
+	switch {
+	case j.ended():
+	case !j.Over():
+		j.Work(seconds)
+	default:
+		j.mapEnd = cmp.Or(j.mapEnd, now)
 		if j.reduce -= seconds; j.reduce <= 0 {
 			j.end = now
 		}
-		return
 	}
-	j.Work(seconds)
-}
-
-// phase is what the job does now.
-func (j *job) phase() progress.Phase {
-	if j.Over() {
-		return progress.Reduce
-	}
-	return progress.Map
 }
 
 // engine is one run in progress: the server, the jobs and the job loop.
 type engine struct {
 	setup
-	server  *server
+	clock   events.Clock[time.Duration, func()]
+	server  server
 	jobs    []*job
 	arbiter *arbiter.Arbiter
-	clock   events.Clock[time.Duration, func()]
-	longest time.Duration // the set's uncapped time
-	// learner learns uncapped finish times as the coordinators do, for every variant
-	// alike; learned is what it has committed, 0 until then.
-	learner *arbiter.Arbiter
-	learned []time.Duration
+	learner *arbiter.Arbiter // of uncapped finish times, as the coordinators learn them, for every variant alike
+	learned [3]time.Duration // what it has committed, 0 until then
+	load    int              // tasks that the server carries whatever runs; 0: those that run
+	seen    []arbiter.Input
+	sum     [3]float64 // of the containers that each job held in the looks while all ran
+	looks   float64
+}
 
-	watch func(e *engine, in *arbiter.Input)
-	load  int // tasks that the server carries whatever runs; 0: those that run
+// run runs a set-up to its end.
+func run(s setup) (*engine, error) {
+	machine, err := plant.New(spec())
+	if err != nil {
+		return nil, err
+	}
+	e := &engine{setup: s, server: server{plant: machine}}
+	for i, a := range s.apps {
+		e.jobs = append(e.jobs, &job{app: a, Tasks: papers.Tasks{Times: s.times[i]}, reduce: a.reduce})
+	}
+	if !s.variant.uncapped {
+		e.learner, e.arbiter = arbiter.Taught(&s.past[sighted]), arbiter.Taught(&s.past[sighted])
+		if s.variant.mistake.blind {
+			e.arbiter = arbiter.Taught(&s.past[blind])
+		}
+	}
+	e.play()
+	return e, nil
+}
+
+func (e *engine) over() bool {
+	return e.now() > runMost || !slices.ContainsFunc(e.jobs, func(j *job) bool { return !j.ended() })
 }
 
 // Ranks of what happens at one time: the server and the tasks proceed, shares arrive, the job loop looks.
@@ -153,90 +211,35 @@ func (e *engine) every(period time.Duration, rank uint8, do func()) {
 // now is the time of the run.
 func (e *engine) now() time.Duration { return e.clock.Now() }
 
-// outcome is the result of a run.
-type outcome struct {
-	ends []time.Duration
-	// done is how many tasks each job has completed, least how many it had to.
-	done, least []int
-	// learned is the uncapped finish time that was learned of each job; 0 for none.
-	learned []time.Duration
-}
-
-// run runs a set-up to its end. watch, when not nil, sees what the job loop sees.
-func run(s setup, watch func(*engine, *arbiter.Input)) (*outcome, error) {
-	machine, err := newServer(s.machine)
-	if err != nil {
-		return nil, err
-	}
-	e := &engine{setup: s, server: machine, watch: watch, learned: make([]time.Duration, len(s.apps))}
-	for i, a := range s.apps {
-		e.jobs = append(e.jobs, &job{app: a, Tasks: papers.Tasks{Times: s.times[i]}, reduce: a.reduce})
-	}
-	if s.uncapped != nil {
-		e.longest = slices.Max(s.uncapped)
-	}
-	if !s.variant.uncapped {
-		e.learner, e.arbiter = arbiter.Taught(s.pool), arbiter.Taught(s.pool)
-		if s.variant.mistake.blind {
-			e.arbiter = arbiter.Taught(s.poolBlind)
-		}
-	}
-	e.play()
-	o := &outcome{learned: e.learned}
-	for i, j := range e.jobs {
-		o.ends = append(o.ends, j.end)
-		o.done, o.least = append(o.done, j.Done), append(o.least, containers.MinTasks(len(j.Times), s.floors[i]))
-	}
-	return o, nil
-}
-
-func (e *engine) over() bool {
-	for _, j := range e.jobs {
-		if !j.ended() {
-			return e.now() > runMost
-		}
-	}
-	return true
-}
-
 // play runs the jobs to their end.
 func (e *engine) play() {
 	e.every(tick, rankTick, e.step)
-	if !e.variant.uncapped || e.watch != nil {
+	if !e.variant.uncapped || e.keeps {
 		e.every(loopEvery, rankLoop, e.loop)
 	}
-	for over := e.over(); !over; {
-		do, _ := e.clock.Next() // ticks never end
-		do()
-		at, _ := e.clock.Until()
-		over = at > e.now() && e.over()
+	for !e.over() {
+		at, _ := e.clock.Until() // ticks never end
+		for do, more := e.clock.Before(at); more; do, more = e.clock.Before(at) {
+			do()
+		}
 	}
 }
 
 // step lets the server and the tasks proceed by the tick that is over.
 func (e *engine) step() {
-	e.server.setCap(e.caps.at(e.now()-tick, e.longest))
 	e.hand()
 	running := 0
 	for _, j := range e.jobs {
-		if !j.ended() {
-			running += j.running()
-		}
+		running += j.running()
 	}
-	if e.load > 0 {
-		running = e.load
-	}
-	speed := e.server.step(tick, running)
+	speed := e.server.step(e.caps.at(e.now()-tick, slices.Max(e.uncapped[:])), cmp.Or(e.load, running))
 	for _, j := range e.jobs {
-		if !j.ended() {
-			j.work(e.now(), speed*tick.Seconds())
-		}
+		j.work(e.now(), speed*tick.Seconds())
 	}
 }
 
-// hand gives free containers to jobs with tasks that have not begun: under a share to
-// the job furthest below its own, otherwise to the one with the fewest, as a fair
-// scheduler does. Running tasks are never taken away.
+// hand gives free containers to jobs with tasks that have not begun: under a share to the job furthest below its own, otherwise
+// to the one with the fewest, as a fair scheduler does. Running tasks are never taken away.
 func (e *engine) hand() {
 	free := containersAll
 	for _, j := range e.jobs {
@@ -248,7 +251,7 @@ func (e *engine) hand() {
 			if j.ended() || j.Pending() == 0 || j.share > 0 && j.held() >= j.share {
 				continue
 			}
-			if next == nil || j.below() > next.below() {
+			if next == nil || j.share-j.held() > next.share-next.held() {
 				next = j
 			}
 		}
@@ -259,22 +262,18 @@ func (e *engine) hand() {
 	}
 }
 
-// below is by how much the job holds less than its share; without shares, than nothing.
-func (j *job) below() int { return j.share - j.held() }
-
 // loop is one turn of the job loop: what the coordinators do every 5 s.
 func (e *engine) loop() {
 	in := e.gather()
-	e.learn(&in)
-	if e.watch != nil {
-		e.watch(e, &in)
-	}
+	e.learn(in)
+	e.watch(in)
 	if e.variant.exact {
 		return
 	}
-	d := e.arbiter.Step(e.now(), e.variant.mistake.seen(in))
+	e.variant.mistake.make(in.Jobs)
+	d := e.arbiter.Step(e.now(), in)
 	if d.Changed {
-		shares := make([]int, len(e.jobs))
+		var shares [3]int
 		for i, s := range d.Shares {
 			if e.variant.mistake.swaps {
 				s.Containers = d.Shares[len(d.Shares)-1-i].Containers
@@ -292,7 +291,8 @@ func (e *engine) loop() {
 	}
 	for _, s := range d.Stops {
 		j := e.jobs[index(s.ID)]
-		if e.variant.kills && j.Done < aimed(&d, s.ID) {
+		at := slices.IndexFunc(d.Outlooks, func(o arbiter.Outlook) bool { return o.ID == s.ID })
+		if e.variant.kills && j.Done < d.Outlooks[at].AimTasks {
 			continue // who kills counts on no task that runs
 		}
 		j.stopped = true
@@ -302,50 +302,35 @@ func (e *engine) loop() {
 	}
 }
 
-// aimed is how many tasks of a job a decision aims at.
-func aimed(d *arbiter.Decision, id string) int {
-	at := slices.IndexFunc(d.Outlooks, func(o arbiter.Outlook) bool { return o.ID == id })
-	return d.Outlooks[at].AimTasks
-}
-
-// learn gives the job loop the uncapped finish times: those that are learned, or the
-// true ones where it has an oracle.
-func (e *engine) learn(in *arbiter.Input) {
-	if e.variant.uncapped {
+// learn gives the job loop the uncapped finish times that are learned.
+func (e *engine) learn(in arbiter.Input) {
+	if e.learner == nil {
 		return
 	}
-	as := *in
-	as.Settings = arbiter.Settings{Estimator: progress.Learned, Containers: containers.Fair}
-	for _, u := range e.learner.Step(e.now(), as).Uncapped {
+	in.Settings = arbiter.Settings{Estimator: progress.Learned, Containers: containers.Fair}
+	for _, u := range e.learner.Step(e.now(), in).Uncapped {
 		e.learned[index(u.ID)] = u.At
 	}
-	for k := range in.Jobs {
-		at := e.learned
-		if e.variant.oracle {
-			at = e.uncapped
-		}
-		in.Jobs[k].Uncapped = at[index(in.Jobs[k].ID)]
-	}
-}
-
-// seen is what a job loop with the mistake takes its input for.
-func (m mistake) seen(in arbiter.Input) arbiter.Input {
-	in.Jobs = slices.Clone(in.Jobs)
 	for i := range in.Jobs {
-		j := &in.Jobs[i]
-		if m.blind {
-			j.Power = blinded(j.Full)
-		}
-		if m.noFloor {
-			j.Floor = 1 / float64(j.Tasks)
-		}
+		in.Jobs[i].Uncapped = e.learned[index(in.Jobs[i].ID)]
 	}
-	return in
 }
 
-// blinded is the power that is seen of every cap by who is blind to power: just enough
-// below the full one to be a cap.
-func blinded(full units.Power) units.Power { return units.FromWatts(0.98 * full.Watts()) }
+// watch notes what the job loop sees.
+func (e *engine) watch(in arbiter.Input) {
+	if e.keeps {
+		e.seen = append(e.seen, in)
+	}
+	if len(in.Jobs) == len(e.jobs) {
+		e.looks++
+		for i := range in.Jobs {
+			e.sum[i] += float64(in.Jobs[i].Held)
+		}
+	}
+	if e.judge != nil {
+		e.judge.look(e, in.Jobs)
+	}
+}
 
 // id and index name jobs for the arbiter by their place in the set.
 func id(i int) string         { return string(rune('a' + i)) }
@@ -361,37 +346,28 @@ func (e *engine) gather() arbiter.Input {
 		}
 		x := arbiter.Job{
 			ID: id(i), Name: j.app.name, Tasks: len(j.Times), Done: j.Done, Running: j.running(), Pending: j.Pending(), Dropped: j.Dropped,
-			Work: j.Worked(), Phase: j.phase(), Reduced: 0, Elapsed: e.now(), Floor: e.floors[i], Stopped: j.stopped, Held: j.held(),
-			Power: e.server.cap, Full: fullLoad,
+			Work: j.Worked(), Phase: progress.Map, Reduced: 1 - j.reduce/j.app.reduce, Elapsed: e.now(), Floor: e.floors[i], Stopped: j.stopped,
+			Held: j.held(), Power: cmp.Or(e.server.cap, fullLoad), Full: fullLoad, Uncapped: e.learned[i],
 		}
 		if j.Over() {
-			x.Reduced = 1 - j.reduce/j.app.reduce
-		}
-		if e.server.cap == 0 {
-			x.Power = fullLoad
-		}
-		if !e.variant.uncapped {
-			x.Uncapped = e.learned[i]
+			x.Phase = progress.Reduce
 		}
 		in.Jobs = append(in.Jobs, x)
 	}
 	return in
 }
 
-// frozen is the run as it would have gone on, to its end, with the cap, the containers
-// and the load of this moment: a finish time foresees none of their changes.
+// frozen is the run to its end with the cap, the containers and the load of this moment: a finish time foresees no changes.
 func (e *engine) frozen() *engine {
-	then := &engine{setup: e.setup, server: e.server.clone(), longest: e.longest}
+	then := &engine{setup: e.setup, server: e.server}
 	then.clock.Advance(e.now())
-	then.caps = caps{name: e.caps.name, fixed: e.server.cap}
-	then.variant = noCap()
+	then.server.plant = e.server.plant.Clone()
+	then.caps, then.variant, then.keeps = caps{fixed: e.server.cap}, noCap(), false
 	for _, j := range e.jobs {
 		c := *j
 		c.Tasks, c.share = j.Clone(), j.held()
 		then.jobs = append(then.jobs, &c)
-		if !j.ended() {
-			then.load += j.running()
-		}
+		then.load += j.running()
 	}
 	then.play()
 	return then

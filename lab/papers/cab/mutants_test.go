@@ -22,7 +22,6 @@ func TestMutants(t *testing.T) {
 	testkit.Slow(t)
 	honest := &figures{measured: testkit.Need(profiled(profileOf))(t)}
 	s := whole(honest.measured)
-	s.variants = variants()
 	honest.trials = testkit.Need(s.run(t.Context(), mutantSeed, mutantSeeds))(t)
 	var all []reporttest.Mutant
 	for _, x := range mutations() {
@@ -64,7 +63,7 @@ func mutations() []mutation {
 		{
 			name: "learned curve blind to power", expected: []string{"D10/learned"},
 			change: func(s *study) bool {
-				s.variants, s.estimates, s.blind = append(named(capped), blindly(ours)), true, blindness{learned: true}
+				s.variants, s.estimates, s.blind = append(named(capped), blindly(ours)), true, blindness{learned: true, fresh: true}
 				return true
 			},
 		},
@@ -120,7 +119,7 @@ func (x *mutation) targets(ctx context.Context, honest *figures) ([]report.Targe
 			return nil, err
 		}
 	}
-	s := study{machine: chosen(), measured: f.measured}
+	s := study{measured: f.measured}
 	if !x.change(&s) {
 		f.trials = honest.trials
 		return f.targets(), nil

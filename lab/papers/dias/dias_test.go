@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -27,11 +28,9 @@ import (
 	"headroom/lab/report"
 )
 
-func quiet(int, int) {}
-
 // small is a study of three seeds and short runs, done once for all tests.
 var small = sync.OnceValues(func() (*study, error) {
-	return run(context.Background(), experiments(), 1, 3, 5000, quiet)
+	return run(context.Background(), experiments(), 1, 3, 5000, io.Discard)
 })
 
 func smallStudy(t *testing.T) *study {
@@ -64,21 +63,21 @@ func cobham(rates, times []float64) []float64 {
 // the simulation.
 func TestTable2Fixed(t *testing.T) {
 	t.Parallel()
-	for i, want := range [][2]float64{{68.5, 367.9}, {61.5, 272.4}, {55.7, 213.4}} {
-		row := paperTable2()[i]
-		times := []float64{row.times[high][1], row.times[low][1]}
+	for by, want := range map[string][2]float64{"NPS": {68.5, 367.9}, "DIAS(0,10)": {61.5, 272.4}, "DIAS(0,20)": {55.7, 213.4}} {
+		row := paperTable2()[by]
+		times := []float64{row[high][1], row[low][1]}
 		e := experiment{name: "fixed", policies: []policy{nonPreemptive()}}
 		for class, share := range []float64{0.3, 0.7} {
 			e.classes = append(e.classes, fixedClass(share*completeRate, times[class]))
 		}
 		closed := cobham([]float64{0.3 * completeRate, 0.7 * completeRate}, times)
-		s := testkit.Need(run(context.Background(), []experiment{e}, 1, 8, 20_000, quiet))(t)
+		s := testkit.Need(run(context.Background(), []experiment{e}, 1, 8, 20_000, io.Discard))(t)
 		for class := range closed {
 			if math.Abs(closed[class]-want[class]) > 0.06 {
-				t.Errorf("%s: closed form %.2f s, want %v", row.policy, closed[class], want[class])
+				t.Errorf("%s: closed form %.2f s, want %v", by, closed[class], want[class])
 			}
 			if q := s.of("fixed", "NP", queueOf(class)); !about(q.Mean, closed[class], 0.05) {
-				t.Errorf("%s, class %d: simulated wait %.1f s (%.1f to %.1f), closed form %.1f", row.policy, class, q.Mean, q.Low, q.High, closed[class])
+				t.Errorf("%s, class %d: simulated wait %.1f s (%.1f to %.1f), closed form %.1f", by, class, q.Mean, q.Low, q.High, closed[class])
 			}
 		}
 	}
@@ -92,11 +91,11 @@ func fixedClass(rate, length float64) class {
 // A job of 148.5 s that sprints 2.5 times as fast after 65 s takes 98.4 s, 33.9 % of it sprinted (A15).
 func TestSprintExactly(t *testing.T) {
 	t.Parallel()
-	j := one(t, sprinted(limitedBudget), 148.5, arrival{"a", 0, high}).jobs[0]
+	j := one(t, sprinted(limitedBudget), 148.5, arrival{0, high}).jobs[0]
 	if math.Abs(j.exec-98.4) > 1e-6 || math.Abs(j.fast-33.4) > 1e-6 || math.Abs(j.joules-(180*98.4+90*33.4)) > 1e-3 {
 		t.Errorf("%+v, want 98.4 s, of which 33.4 s sprinted, at 180 and 270 W", j)
 	}
-	if j := one(t, sprinted(unlimitedBudget), 148.5, arrival{"a", 0, low}).jobs[0]; j.exec != 148.5 || j.fast != 0 {
+	if j := one(t, sprinted(unlimitedBudget), 148.5, arrival{0, low}).jobs[0]; j.exec != 148.5 || j.fast != 0 {
 		t.Errorf("a low job sprints: %+v", j)
 	}
 }
@@ -105,7 +104,7 @@ func TestSprintExactly(t *testing.T) {
 func one(t *testing.T, p policy, length float64, arrivals ...arrival) *outcome {
 	t.Helper()
 	w := fixed(func(float64) float64 { return length })
-	tr := &trace{classes: []class{{"high", 1, w}, {"low", 1, w}}, jobs: arrivals, times: make([]map[float64]course, len(arrivals))}
+	tr := &trace{classes: []class{{"high", 1, w}, {"low", 1, w}}, jobs: arrivals}
 	return testkit.Need(simulate(tr, p, faults{}))(t)
 }
 
@@ -116,7 +115,7 @@ func TestSprintBudget(t *testing.T) {
 	p := sprinted(limitedBudget)
 	p.after = 20 * time.Second
 	p.pot = func() *pot { return &pot{capacity: 900, refill: 9, balance: 900} }
-	o := one(t, p, 100, arrival{"a", 0, high}, arrival{"b", 1000 * time.Second, high}, arrival{"c", 1000 * time.Second, high})
+	o := one(t, p, 100, arrival{0, high}, arrival{1000 * time.Second, high}, arrival{1000 * time.Second, high})
 	// 20 s, then 10 s at 2.5, and the other 55 s of work at base frequency; c has what came in
 	// from b's dispatch + 20 s on for 85 s: 765 J, 8.5 s of sprint.
 	for i, want := range []struct{ exec, fast float64 }{{85, 10}, {85, 10}, {100 - 1.5*8.5, 8.5}} {
@@ -124,7 +123,7 @@ func TestSprintBudget(t *testing.T) {
 			t.Errorf("job %d: %v s, sprinted %v s; want %+v", i, j.exec, j.fast, want)
 		}
 	}
-	short := one(t, p, 25, arrival{"a", 0, high}, arrival{"b", 25 * time.Second, high})
+	short := one(t, p, 25, arrival{0, high}, arrival{25 * time.Second, high})
 	// 5 s of work are left at the timer: 2 s of sprint, 180 J; the rest goes back.
 	for i := range short.jobs {
 		if j := short.jobs[i]; math.Abs(j.fast-2) > 1e-6 {
@@ -137,7 +136,8 @@ func TestSprintBudget(t *testing.T) {
 // and sprints included.
 func TestJoulesAddUp(t *testing.T) {
 	t.Parallel()
-	e, _ := (&study{experiments: experiments()}).find(complete)
+	s := &study{experiments: experiments()}
+	e := s.experiments[s.index(complete)]
 	tr := arrive(3, 0, e.classes, 2000)
 	for _, p := range e.policies {
 		o := testkit.Need(simulate(tr, p, faults{}))(t)
@@ -163,7 +163,7 @@ func TestWasteByFormula(t *testing.T) {
 	t.Parallel()
 	w := func(s float64) work { return fixed(func(float64) float64 { return s }) }
 	classes := loaded(usualLoad, class{"high", 1, w(53)}, class{"low", 9, w(125)})
-	s := testkit.Need(run(context.Background(), []experiment{{name: "p", classes: classes, policies: []policy{preemptive()}}}, 1, 6, 20_000, quiet))(t)
+	s := testkit.Need(run(context.Background(), []experiment{{name: "p", classes: classes, policies: []policy{preemptive()}}}, 1, 6, 20_000, io.Discard))(t)
 	lost := classes[low].rate * ((math.Exp(classes[high].rate*125)-1)/classes[high].rate - 125)
 	want := 100 * lost / (usualLoad + lost)
 	if got := s.of("p", "P", wasteOf); !about(got.Mean, want, 0.03) {
@@ -171,14 +171,9 @@ func TestWasteByFormula(t *testing.T) {
 	}
 }
 
-// Without preemption nothing is killed, and deflated jobs run the paper's number of waves.
-func TestWaves(t *testing.T) {
+// Without preemption nothing is killed, and deflated jobs run the paper's number of tasks.
+func TestKept(t *testing.T) {
 	t.Parallel()
-	for theta, want := range map[float64]int{0: 3, 0.1: 3, 0.2: 2, 0.4: 2, 0.9: 1} {
-		if got := waves(theta); got != want {
-			t.Errorf("%v: %d waves, want %d", theta, got, want)
-		}
-	}
 	if kept(50, 0.1) != 45 || kept(3, 1) != 1 || kept(50, 0.33) != 34 {
 		t.Errorf("kept: %d, %d, %d; want 45, 1, 34", kept(50, 0.1), kept(3, 1), kept(50, 0.33))
 	}
@@ -215,8 +210,8 @@ func TestNotMeasured(t *testing.T) {
 func TestRecord(t *testing.T) {
 	t.Parallel()
 	r := testkit.Need(recorded())(t)
-	if len(r.Runs) != 40 || r.Made == "" || r.Spark == "" {
-		t.Errorf("%d runs of %d, %q, Spark %q", len(r.Runs), 40, r.Made, r.Spark)
+	if len(r.Runs) != 40 {
+		t.Errorf("%d runs", len(r.Runs))
 	}
 	for _, class := range classNames() {
 		for _, x := range r.of(class, calibrate) {
@@ -224,43 +219,28 @@ func TestRecord(t *testing.T) {
 				t.Errorf("the model is fitted to a run at %d %%", x.Percent)
 			}
 		}
-		for _, percent := range recordedRatios() {
-			if got := len(r.at(class, percent)); got != 2 {
-				t.Errorf("%s: %d runs are judged at %d %%", class, got, percent)
+		for _, percent := range ratios() {
+			if got := len(r.at(class, judged, percent)); got != 2 {
+				t.Errorf("%s: %d runs are judged at %g %%", class, got, percent)
 			}
 		}
 	}
-	for name, text := range map[string]string{
-		"no JSON":          `{`,
-		"unknown field":    `{"made": "x", "mad": 1}`,
-		"more than it has": `{"partitions": 2, "runs": [{"class": "low", "use": "judge", "map_tasks": 3, "job_s": 9, "setup_s": 1, "maps_s": 1, "task_s": [1, 1, 1]}]}`,
-		"parts too long":   `{"partitions": 2, "runs": [{"class": "low", "use": "judge", "map_tasks": 1, "job_s": 9, "setup_s": 8, "maps_s": 8, "task_s": [1]}]}`,
-		"no use":           `{"partitions": 2, "runs": [{"class": "low", "map_tasks": 1, "job_s": 9, "setup_s": 1, "maps_s": 1, "task_s": [1]}]}`,
-	} {
-		if got, err := readRecord(strings.NewReader(text)); !errors.Is(err, errRecord) {
-			t.Errorf("%s: %+v, %v", name, got, err)
-		}
-	}
-	v := testkit.Need(r.validate(t.Context(), theory{fit: byWaves}, 1, 1, 1000))(t)
-	for _, x := range v.targets() {
+	for _, x := range testkit.Need((theory{}).validate(t.Context(), 1, 1, 1000))(t) {
 		if x.Verdict == report.Short || x.Got == nil {
 			t.Errorf("%s: %+v", x.ID, x)
 		}
-	}
-	if v.noise <= 0 || v.noise > 0.3 {
-		t.Errorf("runs alike differ by %v", v.noise)
 	}
 }
 
 // The controller's input is what production learns from the same runs, and nothing of the classes themselves.
 func TestControllerAsksWhatProductionLearns(t *testing.T) {
 	t.Parallel()
-	questions := testkit.Need(asks(experiments()[:1]))(t)
+	question := testkit.Need(asks(experiments()[0]))(t)
 	var notes [2]noted
-	now := testkit.Need(questions[0].note(&notes, 0, 1, da(0, 20)))(t)
-	p, _, err := production().question(&questions[0], &notes, now)
-	testkit.Check(t, err)
-	model, known := deflation.Learn(notes[low].finished())
+	now := testkit.Need(question.note(&notes, 0, 1, da(0, 20)))(t)
+	p := testkit.Need((&controller{}).question(question, &notes, now))(t)
+	lows, _ := notes[low].ended()
+	model, known := deflation.Learn(lows)
 	if !known || len(notes[low].runs) != lessonRuns {
 		t.Fatalf("%d runs were noted", len(notes[low].runs))
 	}
@@ -270,8 +250,8 @@ func TestControllerAsksWhatProductionLearns(t *testing.T) {
 			t.Errorf("%v: asked with %v s, learned were %v", theta, ph.Mean(), want)
 		}
 	}
-	if rate := p.Classes[0].Rate; rate == questions[0].classes[low].rate || !about(rate, questions[0].classes[low].rate, 0.2) {
-		t.Errorf("asked with a rate of %v, jobs came at %v", rate, questions[0].classes[low].rate)
+	if rate := p.Classes[0].Rate; rate == question.classes[low].rate || !about(rate, question.classes[low].rate, 0.2) {
+		t.Errorf("asked with a rate of %v, jobs came at %v", rate, question.classes[low].rate)
 	}
 }
 
@@ -355,7 +335,7 @@ func TestCommand(t *testing.T) {
 func same(t *testing.T, a, b string) {
 	t.Helper()
 	files, err := os.ReadDir(a)
-	if err != nil || len(files) != 3 {
+	if err != nil || len(files) == 0 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	for _, f := range files {
@@ -387,7 +367,7 @@ func TestCancelled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := run(ctx, experiments(), 1, 1, 500, quiet); err == nil {
+	if _, err := run(ctx, experiments(), 1, 1, 500, io.Discard); err == nil {
 		t.Error("a cancelled study has results")
 	}
 }

@@ -1,16 +1,56 @@
 package dias
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
+	"strconv"
 	"time"
 
 	"headroom/jobs/buffers"
 	"headroom/lab/events"
 )
+
+// A sprint in the paper (section 5.1), 800 MHz to 2.4 GHz, and the limited budget (section 5.3), refilled at 6 minutes of sprint
+// an hour (section 3.3).
+const (
+	speedup      = 2.5
+	busyWatts    = 180
+	sprintWatts  = 270
+	extraWatts   = sprintWatts - busyWatts
+	idleWatts    = 77 // ours: that of the emulated plant, 100 of 350 W, at the paper's 270 W
+	budgetJoules = 22_000
+	refillWatts  = extraWatts * 6 / 60.
+	sprintAfter  = 65 * time.Second
+)
+
+// pot is a sprint budget as the ledger keeps it: a sprint puts its joules aside before
+// it starts and gives back what it has not spent; it refills up to its capacity.
+type pot struct {
+	capacity, refill, balance float64 // J, W, J
+	at                        time.Duration
+}
+
+func limited() *pot   { return &pot{capacity: budgetJoules, refill: refillWatts, balance: budgetJoules} }
+func unlimited() *pot { return &pot{capacity: math.Inf(1), balance: math.Inf(1)} }
+
+func (p *pot) fill(now time.Duration) {
+	p.balance = min(p.capacity, p.balance+p.refill*(now-p.at).Seconds())
+	p.at = now
+}
+
+// escrow puts aside all that there is: how long the job will sprint is not known.
+func (p *pot) escrow(now time.Duration) (all float64) {
+	p.fill(now)
+	all, p.balance = p.balance, 0
+	return all
+}
+
+// refund takes back what a sprint has left.
+func (p *pot) refund(now time.Duration, left float64) {
+	p.fill(now)
+	p.balance = min(p.capacity, p.balance+left)
+}
 
 // class is one priority class of an experiment, the highest first.
 type class struct {
@@ -23,20 +63,14 @@ type class struct {
 type policy struct {
 	name       string
 	discipline buffers.Discipline
-	thetas     []float64 // by class; none: 0
-	// pot makes the sprint budget, nil without sprints; after is the timer of the highest
-	// class.
-	pot   func() *pot
-	after time.Duration
+	thetas     []float64     // by class; none: 0
+	pot        func() *pot   // makes the sprint budget, nil without sprints
+	after      time.Duration // the timer of the highest class
 }
 
-// faults are mistakes of the simulated cluster; the honest one has none.
-type faults struct {
-	// keepsAll: the dropper drops nothing. victimLast: a killed job goes to the end of its
-	// buffer. neverFires: no sprint timer does. freeSprints: a sprint draws no more than base
-	// frequency.
-	keepsAll, victimLast, neverFires, freeSprints bool
-}
+// faults are mistakes of the simulated cluster: a killed job goes to the end of its buffer; no sprint timer fires; a sprint draws
+// no more than base frequency.
+type faults struct{ victimLast, neverFires, freeSprints bool }
 
 // settings are those of the dispatcher.
 func (p policy) settings(classes []class) buffers.Settings {
@@ -46,7 +80,7 @@ func (p policy) settings(classes []class) buffers.Settings {
 		if p.thetas != nil {
 			b.Theta = p.thetas[i]
 		}
-		if p.pot != nil && i == 0 {
+		if p.pot != nil && i == high {
 			b.Sprint, b.SprintAfter = true, p.after
 		}
 		s.Classes = append(s.Classes, b)
@@ -54,16 +88,14 @@ func (p policy) settings(classes []class) buffers.Settings {
 	return s
 }
 
-// trace is what arrives, and how long each job takes.
+// trace is what arrives.
 type trace struct {
 	seed    uint64
 	classes []class
 	jobs    []arrival
-	times   []map[float64]course // by job and drop ratio
 }
 
 type arrival struct {
-	id    string
 	at    time.Duration
 	class int
 }
@@ -75,98 +107,65 @@ func arrive(seed, stream uint64, classes []class, n int) *trace {
 	for _, c := range classes {
 		total += c.rate
 	}
-	t := &trace{seed: seed, classes: classes, times: make([]map[float64]course, n)}
+	t := &trace{seed: seed, classes: classes}
 	at := 0.0
-	for i := range n {
+	for range n {
 		at += rng.ExpFloat64() / total
 		pick, k := rng.Float64()*total, 0
 		for pick -= classes[0].rate; pick >= 0 && k < len(classes)-1; pick -= classes[k].rate {
 			k++
 		}
-		t.jobs = append(t.jobs, arrival{fmt.Sprintf("j%06d", i), seconds(at), k})
+		t.jobs = append(t.jobs, arrival{time.Duration(math.Round(at * float64(time.Second))), k})
 	}
 	return t
 }
 
 // course is how a job goes at base frequency: the same at every call.
 func (t *trace) course(job int, theta float64) course {
-	if c, ok := t.times[job][theta]; ok {
-		return c
-	}
-	c := t.classes[t.jobs[job].class].work.job(theta, rand.New(rand.NewPCG(t.seed, 1<<32+uint64(job))))
-	if t.times[job] == nil {
-		t.times[job] = map[float64]course{}
-	}
-	t.times[job][theta] = c
-	return c
+	return t.classes[t.jobs[job].class].work.job(theta, rand.New(rand.NewPCG(t.seed, 1<<32+uint64(job))))
 }
-
-func seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
 
 // done is the result of one job.
 type done struct {
-	class int
-	// response is from arrival to end; exec is its last run's time, of which it sprinted
-	// for fast; all in seconds. runs counts the runs, joules is what all of them drew.
-	response, exec, fast float64
-	runs                 int
-	joules               float64
-	// theta is its last run's drop ratio; timed is true if that run had a sprint timer.
-	theta float64
-	timed bool
-	// overtaken is true if a job of its class that arrived later had ended before it.
-	overtaken bool
+	class, runs          int
+	response, exec, fast float64 // from arrival to end, its last run, of which it sprinted; s
+	joules               float64 // of all runs
+	theta                float64 // the last run's drop ratio
+	timed                bool    // the last run had a sprint timer
+	overtaken            bool    // a job of its class that arrived later had ended before it
 }
 
 // outcome is one run of a trace under a policy.
 type outcome struct {
-	jobs  []done // as they arrived
-	waste buffers.Waste
-	busy  float64 // s, with any job
-	span  float64 // s, from 0 to the last end
+	jobs       []done // as they arrived
+	waste      buffers.Waste
+	busy, span float64 // s with any job, s from 0 to the last end
 }
 
 // machine is the cluster: one job at a time, as the dispatcher decides.
 type machine struct {
 	*trace
 	faults
-	clock events.Clock[time.Duration, event]
-	b     *buffers.Buffers
-	pot   *pot
-	left  int // jobs that have not ended
-	run   *running
-	// timer is the event of the dispatcher's next timer, while timed.
-	timer events.ID
-	timed bool
-	out   outcome
-	// newest is the latest arrival of each class that has ended.
-	newest []int
+	clock      events.Clock[time.Duration, int]
+	events     [kinds]events.ID
+	at         time.Duration // of the event that happens
+	b          *buffers.Buffers
+	pot        *pot
+	come, left int // jobs that have arrived, and that have not ended
+	run        *running
+	newest     []int // the latest arrival of each class that has ended
+	out        outcome
 }
-
-// event is a kind of event; of events at the same time they come in this order.
-type event uint8
-
-const (
-	runEnds event = iota
-	potEmpty
-	jobArrives // the next of the trace
-	timerFires
-)
 
 // running is the run under way. Its work is in seconds at base frequency; the joules left of the sprint's escrow are work too,
 // at the rate of what a sprint draws.
 type running struct {
-	job   int
-	began time.Duration
-	// as is the run as the dispatcher began it.
-	as           buffers.Run
+	job          int
+	began        time.Duration
+	as           buffers.Run // as the dispatcher began it
 	work, joules events.Work[time.Duration]
-	end, empty   events.ID
 	sprint       float64 // s sprinted
 }
-
-// epoch is the time 0 of a run: the dispatcher needs points in time.
-func epoch() time.Time { return time.Unix(0, 0).UTC() }
 
 // simulate runs a trace under a policy, to the end of its last job, on a machine with faults.
 func simulate(t *trace, p policy, f faults) (*outcome, error) {
@@ -179,99 +178,103 @@ func simulate(t *trace, p policy, f faults) (*outcome, error) {
 	if p.pot != nil {
 		m.pot = p.pot()
 	}
-	m.clock.Schedule(m.jobs[0].at, uint8(jobArrives), jobArrives)
-	for next := 0; m.left > 0; {
-		e, _ := m.clock.Next() // jobs that have not ended arrive or end
-		switch e {
-		case runEnds:
-			m.finish()
-		case potEmpty:
-			m.run.empty = m.clock.Schedule(events.Never[time.Duration](), uint8(potEmpty), potEmpty)
-			m.sprinted(0)
-		case jobArrives:
-			j := m.jobs[next]
-			if next++; next < len(m.jobs) {
-				m.clock.Schedule(m.jobs[next].at, uint8(jobArrives), jobArrives)
-			}
-			if err := b.Add(buffers.Job{ID: j.id, Class: j.class, Submitted: epoch().Add(j.at)}); err != nil {
-				return nil, fmt.Errorf("%s: %w", p.name, err)
-			}
-		case timerFires:
-			m.timed = false
-		}
+	for m.left > 0 {
+		m.next()
 		m.obey()
-		m.setTimer()
 	}
-	m.out.waste, m.out.span = b.Waste(), m.now().Seconds()
+	m.out.waste, m.out.span = b.Waste(), m.at.Seconds()
 	return &m.out, nil
 }
 
-func (m *machine) now() time.Duration { return m.clock.Now() }
+// The kinds of events; of those at one time the run ends first, then the pot is empty, a job arrives, and the dispatcher's
+// timer fires.
+const (
+	runEnds = iota
+	potEmpty
+	jobArrives
+	timerFires
+	kinds
+)
 
-// setTimer schedules the dispatcher's next timer.
-func (m *machine) setTimer() {
-	if m.timed {
-		m.clock.Cancel(m.timer)
+// next lets the next event happen.
+func (m *machine) next() {
+	never := events.Never[time.Duration]()
+	when := [kinds]time.Duration{never, never, never, never}
+	if m.run != nil {
+		when[runEnds] = m.run.work.Ends()
+		if m.run.joules.Rate > 0 {
+			when[potEmpty] = m.run.joules.Ends()
+		}
 	}
-	var at time.Time
-	if at, m.timed = m.b.Next(); m.timed {
-		m.timer = m.clock.Schedule(at.Sub(epoch()), uint8(timerFires), timerFires)
+	if m.come < len(m.jobs) {
+		when[jobArrives] = m.jobs[m.come].at
 	}
+	if at, ok := m.b.Next(); ok {
+		when[timerFires] = at.Sub(epoch())
+	}
+	for kind, at := range when {
+		m.events[kind] = m.clock.Schedule(at, uint8(kind), kind)
+	}
+	kind, _ := m.clock.Next() // jobs that have not ended arrive or end
+	for other, event := range m.events {
+		if other != kind {
+			m.clock.Cancel(event)
+		}
+	}
+	switch m.at = m.clock.Now(); kind {
+	case runEnds:
+		m.finish()
+	case potEmpty:
+		m.sprinted(0)
+	case jobArrives:
+		m.add(m.come, m.at)
+		m.come++
+	}
+}
+
+// epoch is the time 0 of a run: the dispatcher needs points in time.
+func epoch() time.Time { return time.Unix(0, 0).UTC() }
+
+func (m *machine) now() time.Time { return epoch().Add(m.at) }
+
+// id names a job for the dispatcher.
+func id(job int) string { return fmt.Sprintf("j%06d", job) }
+
+// add gives the dispatcher a job, whose class it has.
+func (m *machine) add(job int, at time.Duration) {
+	_ = m.b.Add(buffers.Job{ID: id(job), Class: m.jobs[job].class, Submitted: epoch().Add(at)})
 }
 
 // obey carries out the dispatcher's decisions, until there are none.
 func (m *machine) obey() {
-	for {
-		actions := m.b.Step(epoch().Add(m.now()))
-		if len(actions) == 0 {
-			return
-		}
+	for actions := m.b.Step(m.now()); len(actions) > 0; actions = m.b.Step(m.now()) {
 		for _, a := range actions {
 			switch a := a.(type) {
 			case buffers.Start:
-				m.start(a.Run)
+				job, _ := strconv.Atoi(a.Run.ID[1:])
+				m.run = &running{job: job, began: m.at, as: a.Run}
+				m.run.work = events.Work[time.Duration]{Left: m.course(job, a.Run.Theta).seconds(), Rate: 1, Since: m.at}
 			case buffers.Kill:
-				m.kill(a.Run)
+				m.kill()
 			case buffers.SprintDue:
 				if !m.neverFires {
-					m.sprinted(m.pot.escrow(m.now()))
+					m.sprinted(m.pot.escrow(m.at))
 				}
 			}
 		}
 	}
 }
 
-func (m *machine) start(r buffers.Run) {
-	job, _ := slices.BinarySearchFunc(m.jobs, r.ID, func(a arrival, id string) int { return cmp.Compare(a.id, id) })
-	theta := r.Theta
-	if m.keepsAll {
-		theta = 0
-	}
-	now := m.now()
-	m.run = &running{
-		job: job, began: now, as: r, work: events.Work[time.Duration]{Left: m.course(job, theta).seconds(), Rate: 1, Since: now},
-		joules: events.Work[time.Duration]{Since: now},
-	}
-	m.run.end = m.clock.Schedule(m.run.work.Ends(), uint8(runEnds), runEnds)
-	m.run.empty = m.clock.Schedule(events.Never[time.Duration](), uint8(potEmpty), potEmpty)
-}
-
 // sprinted starts a sprint of the run with so many joules, or ends it with none.
 func (m *machine) sprinted(joules float64) {
-	r, now := m.run, m.now()
-	r.advance(now)
+	r := m.run
+	r.advance(m.at)
 	speed, watts := 1.0, 0.0
 	if joules > 0 {
 		speed, watts = speedup, extraWatts
 	}
-	r.work.SetRate(now, speed)
-	r.joules = events.Work[time.Duration]{Left: joules, Rate: watts, Since: now}
-	m.clock.Move(r.end, r.work.Ends())
-	empty := events.Never[time.Duration]()
-	if joules > 0 {
-		empty = r.joules.Ends()
-	}
-	m.clock.Move(r.empty, empty)
+	r.work.SetRate(m.at, speed)
+	r.joules = events.Work[time.Duration]{Left: joules, Rate: watts, Since: m.at}
 }
 
 // advance counts the time that the run has sprinted.
@@ -282,14 +285,13 @@ func (r *running) advance(now time.Duration) {
 }
 
 // kill ends the run at once, as SIGKILL does; its job starts from the beginning later.
-func (m *machine) kill(r buffers.Run) {
+func (m *machine) kill() {
+	job := m.run.job
 	m.account()
-	m.clock.Cancel(m.run.end)
-	m.run = nil
-	m.b.Ended(epoch().Add(m.now()), r.ID)
+	m.ended()
 	if m.victimLast {
-		m.b.Cancel(r.ID)
-		_ = m.b.Add(buffers.Job{ID: r.ID, Class: r.Class, Submitted: epoch().Add(m.now())}) // its class is known
+		m.b.Cancel(id(job))
+		m.add(job, m.at)
 	}
 }
 
@@ -297,23 +299,27 @@ func (m *machine) finish() {
 	r, j := m.run, m.jobs[m.run.job]
 	m.account()
 	d := &m.out.jobs[r.job]
-	d.class, d.response, d.exec, d.fast = j.class, (m.now() - j.at).Seconds(), (m.now() - r.began).Seconds(), r.sprint
+	d.class, d.response, d.exec, d.fast = j.class, (m.at - j.at).Seconds(), (m.at - r.began).Seconds(), r.sprint
 	d.theta, d.timed, d.overtaken = r.as.Theta, r.as.Sprint, r.job < m.newest[j.class]
 	m.newest[j.class] = max(m.newest[j.class], r.job)
-	m.run = nil
 	m.left--
-	m.b.Ended(epoch().Add(m.now()), j.id)
+	m.ended()
+}
+
+// ended has the dispatcher know that the run is over.
+func (m *machine) ended() {
+	m.b.Ended(m.now(), m.run.as.ID)
+	m.run = nil
 }
 
 // account closes the books of the run under way.
 func (m *machine) account() {
 	r := m.run
-	r.advance(m.now())
+	r.advance(m.at)
 	if m.pot != nil && r.joules.Rate > 0 {
-		m.pot.refund(m.now(), r.joules.LeftAt(m.now()))
+		m.pot.refund(m.at, r.joules.LeftAt(m.at))
 	}
-	m.clock.Cancel(r.empty)
-	took := (m.now() - r.began).Seconds()
+	took := (m.at - r.began).Seconds()
 	m.out.busy += took
 	d := &m.out.jobs[r.job]
 	d.runs++

@@ -2,6 +2,7 @@ package dias
 
 import (
 	"context"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -21,12 +22,12 @@ const mutantSeed, mutantSeeds, mutantJobs = 1001, 3, 5000
 func TestMutants(t *testing.T) {
 	t.Parallel()
 	testkit.Slow(t)
-	f := testkit.Need(testkit.Need(honest())(t).find(t.Context(), mutantSeed, mutantSeeds, mutantJobs, quiet))(t)
+	honest := testkit.Need(honest().targets(t.Context(), mutantSeed, mutantSeeds, mutantJobs, io.Discard))(t)
 	var all []reporttest.Mutant
 	for _, m := range mutants() {
 		all = append(all, reporttest.Mutant{Name: m.name, Expected: m.expected, Targets: m.targets})
 	}
-	reporttest.Mutants(t, f.targets(), all)
+	reporttest.Mutants(t, honest, all)
 }
 
 // mutant is a mistake in the study's composition, and the experiments that it can touch.
@@ -97,7 +98,7 @@ func loadOf(name string) float64 {
 func machineMutants() []mutant {
 	every := append(append(texts(), three), graphs()...)
 	return []mutant{
-		{name: "dropper drops nothing", on: every, spoil: faulty(faults{keepsAll: true}), expected: slices.Concat(
+		{name: "dropper drops nothing", on: every, spoil: inPolicies(func(p *policy) { p.thetas = nil }), expected: slices.Concat(
 			[]string{"A6/mean", "A6/p95", "A7", "A8", "A9", "A11/low", "A11/high", "A12/DA(0,10,20)", "A12/DA(0,20,40)", "A13/mean", "A13/tail"},
 			starting("A16/", "/queue"), starting("A16/", "/low/exec"), starting("A17/", ""), starting("A18/", ""))},
 		{name: "P never kills", on: append(texts(), three), spoil: inPolicies(func(p *policy) {
@@ -126,11 +127,7 @@ func machineMutants() []mutant {
 func modelMutants() []mutant {
 	return []mutant{
 		{name: "job time in proportion to the kept tasks", on: []string{reference}, models: true, control: true, spoil: func(w *whole) {
-			w.theory.fit = byShare
-			w.controller.learn = func(runs []deflation.Finished) (deflation.WaveJob, bool) {
-				m, known := deflation.Learn(runs)
-				return share(m), known
-			}
+			w.theory.inProportion, w.controller.inProportion = true, true
 		}, expected: []string{"V1/high", "V1/low", "V2", "B1/high"}},
 		{
 			name: "priorities of the queueing model upside down", on: []string{reference}, models: true, spoil: func(w *whole) { w.theory.upsideDown = true },
@@ -206,7 +203,7 @@ func starting(begin, end string) (ids []string) {
 
 // targetIDs are those of the simulated experiments of section 5.3, which are many.
 func targetIDs() (ids []string) {
-	for _, policy := range []string{"NPS", "DIAS(0,10)", "DIAS(0,20)"} {
+	for _, policy := range sprinters() {
 		for _, class := range classNames() {
 			ids = append(ids, "A16/"+policy+"/"+class+"/queue", "A16/"+policy+"/"+class+"/exec")
 		}
@@ -224,10 +221,7 @@ func targetIDs() (ids []string) {
 
 // targets judges the study with the mistake.
 func (m *mutant) targets(ctx context.Context) ([]report.Target, error) {
-	w, err := honest()
-	if err != nil {
-		return nil, err
-	}
+	w := honest()
 	w.experiments = slices.DeleteFunc(w.experiments, func(e experiment) bool { return !slices.Contains(m.on, e.name) })
 	m.spoil(&w)
 	if !m.models {
@@ -236,9 +230,6 @@ func (m *mutant) targets(ctx context.Context) ([]report.Target, error) {
 	if !m.control {
 		w.controller = nil
 	}
-	f, err := w.find(ctx, mutantSeed, mutantSeeds, mutantJobs, quiet)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(f.targets(), func(t report.Target) bool { return t.Got == nil }), nil
+	all, err := w.targets(ctx, mutantSeed, mutantSeeds, mutantJobs, io.Discard)
+	return slices.DeleteFunc(all, func(t report.Target) bool { return t.Got == nil }), err
 }

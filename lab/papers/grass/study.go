@@ -1,10 +1,11 @@
 package grass
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
+	"math"
 	"slices"
 
 	"headroom/internal/cli"
@@ -14,7 +15,6 @@ import (
 
 // The policies that the study runs, by name.
 const (
-	none      = "none"
 	late      = "late"
 	mantri    = "mantri"
 	gs        = "gs"
@@ -28,7 +28,6 @@ const (
 // variants are all policies, with the paper's xi where they learn.
 func variants() []variant {
 	all := []variant{
-		{name: none, policy: speculation.None},
 		{name: late, policy: speculation.LATE},
 		{name: mantri, policy: speculation.Mantri},
 		{name: gs, policy: speculation.GS},
@@ -36,7 +35,7 @@ func variants() []variant {
 		{name: strawman, policy: speculation.Strawman},
 		{name: grassName, policy: speculation.GRASS, xi: speculation.Xi},
 		{name: ours, policy: speculation.Ours, xi: speculation.Xi},
-		{name: oracle, policy: speculation.Oracle, knows: true},
+		{name: oracle, policy: speculation.Oracle},
 	}
 	for _, xi := range xis() {
 		all = append(all, variant{name: xiName(xi), policy: speculation.GRASS, xi: xi})
@@ -49,29 +48,25 @@ func xis() []float64 { return []float64{0.02, 0.05, 0.15, 0.25, 0.5} }
 
 func xiName(xi float64) string { return fmt.Sprintf("grass-xi-%.0f", 100*xi) }
 
-// named are the variants of some names.
-func named(names ...string) []variant {
-	return slices.DeleteFunc(variants(), func(v variant) bool { return !slices.Contains(names, v.name) })
+// xiNames are the variants of C7.
+func xiNames() (names []string) {
+	for _, xi := range xis() {
+		names = append(names, xiName(xi))
+	}
+	return names
 }
 
 // scene is one experiment on all jobs of a load.
 type scene struct {
 	name string
-	// byDeadline, with the slack of the jobs or this one; otherwise by the jobs' error bounds, or
-	// exact: all tasks.
-	byDeadline, exact bool
-	slack             float64
-	caps              *caps
-	// stages are the intermediate ones after the input's.
-	stages int
-	// few: jobs of so few tasks that the oracle can search.
-	few bool
-	// variants that it runs.
-	variants []string
+	// byDeadline, with the slack of the jobs or this one; otherwise by the jobs' error bounds, or exact: all tasks. few: jobs of so
+	// few tasks that the oracle can search.
+	byDeadline, exact, few bool
+	slack                  float64
+	caps                   caps
+	stages                 int // after the input's
+	variants               []string
 }
-
-// capped is the speed of a node under a cap.
-const capped = 0.4
 
 // Scenes by name.
 const (
@@ -93,69 +88,48 @@ func dagNames(kind string) []string {
 
 // scenes are all experiments.
 func scenes() []scene {
-	all := []string{none, late, mantri, gs, ras, strawman, grassName, ours}
-	for _, xi := range xis() {
-		all = append(all, xiName(xi))
-	}
-	some := []string{late, mantri, gs, ras, grassName, ours}
-	few := []string{late, gs, ras, grassName, oracle}
-	c := &caps{speeds: capped}
+	all := append([]string{late, mantri, gs, ras, strawman, grassName, ours}, xiNames()...)
+	two, capped, few := []string{late, grassName}, []string{grassName, ours}, []string{grassName, oracle}
 	out := []scene{
 		{name: deadlines, byDeadline: true, variants: all},
 		{name: errorBounds, variants: all},
-		{name: exactJobs, exact: true, variants: some},
-		{name: deadlinesCapped, byDeadline: true, caps: c, variants: some},
-		{name: errorsCapped, caps: c, variants: some},
+		{name: exactJobs, exact: true, variants: []string{late, mantri, grassName}},
+		{name: deadlinesCapped, byDeadline: true, caps: true, variants: capped},
+		{name: errorsCapped, caps: true, variants: capped},
 		{name: deadlinesFew, byDeadline: true, few: true, variants: few},
 		{name: errorsFew, few: true, variants: few},
 	}
 	for i, name := range slackNames() {
-		out = append(out, scene{name: name, byDeadline: true, slack: []float64{0.02, 0.08, 0.14, 0.2}[i], variants: []string{late, grassName}})
+		out = append(out, scene{name: name, byDeadline: true, slack: []float64{0.02, 0.08, 0.14, 0.2}[i], variants: two})
 	}
 	for _, kind := range []string{deadlines, errorBounds} {
 		for i, name := range dagNames(kind) {
-			out = append(out, scene{name: name, byDeadline: kind == deadlines, stages: 2*i + 1, variants: []string{late, grassName}})
+			out = append(out, scene{name: name, byDeadline: kind == deadlines, stages: 2*i + 1, variants: two})
 		}
 	}
 	return out
 }
 
-// past is what earlier jobs have taught: jobs of a history, not those that are judged, until
-// these have ended.
-type past struct {
-	samples *speculation.Samples
-}
-
-func (p *past) of(v variant) *speculation.Samples {
-	if v.policy == speculation.GRASS || v.policy == speculation.Ours {
-		return p.samples
-	}
-	return nil
-}
-
 // study is what is run for each seed.
 type study struct {
 	jobs, history int
-	// sizes are the numbers of tasks of a trace's jobs; nil for drawn ones.
-	sizes []int
-	// only runs these variants, with a mistake; nil runs all as they are.
-	only    []string
-	mistake func(*variant)
-	// scenes are those by these names; nil for all.
-	scenes []string
+	sizes         []int // of a trace's jobs, tasks; nil for drawn ones
+	// only these variants and scenes are run, with a mistake; nil for all.
+	only, scenes []string
+	mistake      func(*variant)
 }
 
 // key names the runs of a scene's jobs by a variant.
 type key struct{ scene, variant string }
 
-// result is what the jobs of a scene achieved: the mean part of the tasks that were done to a
-// deadline, or otherwise the mean time over the ideal, by bin and over all.
+// result is what the jobs of a scene achieved, by bin and over all: the mean part of the tasks that were done to a
+// deadline, or otherwise the mean time over the ideal.
 type result struct {
-	bins [bins]float64
-	all  float64
-	// left and fresh are the accuracies of the estimates.
-	left, fresh float64
+	by         [bins + 1]float64
+	byDeadline bool
 }
+
+const everything = bins // the place of the mean over all bins
 
 // trial are the results of a seed.
 type trial map[key]result
@@ -183,18 +157,14 @@ func (s study) seed(ctx context.Context, seed uint64) (trial, error) {
 		if sc.few {
 			mine, before = fewJobs, fewHistory
 		}
-		m := memory{scene: sc, jobs: before, ran: map[string]outcome{}}
-		for _, v := range named(sc.variants...) {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			if s.only != nil && !slices.Contains(s.only, v.name) {
+		for _, v := range variants() {
+			if !slices.Contains(sc.variants, v.name) || s.only != nil && !slices.Contains(s.only, v.name) {
 				continue
 			}
 			if s.mistake != nil {
 				s.mistake(&v)
 			}
-			r, err := sc.run(mine, v, &m)
+			r, err := sc.run(ctx, mine, before, v)
 			if err != nil {
 				return nil, fmt.Errorf("%s by %s: %w", sc.name, v.name, err)
 			}
@@ -204,85 +174,19 @@ func (s study) seed(ctx context.Context, seed uint64) (trial, error) {
 	return t, nil
 }
 
-// few are jobs that the oracle can search.
-func few(seed uint64, n int) []spec {
-	r := rand.New(rand.NewPCG(seed, 0xbb67ae85))
-	all := load(seed, n, []int{9})
-	for i := range all {
-		all[i].tasks, all[i].width = 6+r.IntN(4), 2+r.IntN(2)
-	}
-	return all
-}
-
-// memory runs the jobs of a history that were samples, each once.
-type memory struct {
-	scene scene
-	jobs  []spec
-	ran   map[string]outcome
-}
-
-// recall are the samples that a variant's earlier jobs gave.
-func (m *memory) recall(v variant) (*past, error) {
-	p := &past{samples: speculation.NewSamples(speculation.AllFactors)}
-	for i := range m.jobs {
-		s := &m.jobs[i]
-		policy, sample := speculation.Explore(v.xi, s.explore)
-		if !sample {
-			continue
-		}
-		k := fmt.Sprint(i, policy)
-		o, ok := m.ran[k]
-		if !ok {
-			var err error
-			if o, err = m.scene.play(s, variant{name: string(policy), policy: policy}, p); err != nil {
-				return nil, err
-			}
-			m.ran[k] = o
-		}
-		if err := p.add(s, m.scene, policy, o); err != nil {
-			return nil, err
-		}
-	}
-	return p, nil
-}
-
-// meanSize makes the time of a task with an input of size 1 of the median task: about the mean
-// of the inputs' sizes. It counts only until tasks of the job itself have ended.
-const meanSize = 1.3
-
-// unitBefore is the time of a task with an input of size 1, s, by the median task of earlier jobs.
-func unitBefore() float64 { return median() / meanSize }
-
-// accuracyBefore is that of estimates before any of the job's own was checked: the mean of the
-// paper's two.
-const accuracyBefore = 0.74
-
-// accuracyOf is the mean of both estimates' accuracies.
-func accuracyOf(left, fresh *speculation.Accuracy) float64 {
-	a, ok := left.Value()
-	b, ok2 := fresh.Value()
-	if !ok || !ok2 {
-		return accuracyBefore
-	}
-	return (a + b) / 2
-}
-
-// parts of a job, up to its end, are samples.
-func parts() []float64 { return []float64{0.125, 0.25, 0.5, 0.75, 1} }
-
-// add takes samples from a job that has ended.
-func (p *past) add(s *spec, sc scene, policy speculation.Policy, o outcome) error {
+// add takes samples from a job that has ended: of its parts up to its end.
+func (sc *scene) add(past *speculation.Samples, s *spec, policy speculation.Policy, o outcome) error {
 	x := speculation.Sample{
-		Greedy: policy == speculation.GS, ByDeadline: sc.byDeadline, Tasks: s.tasks, Width: s.width, Utilisation: s.utilisation, Accuracy: accuracyOf(&o.left, &o.fresh),
+		Greedy: policy == speculation.GS, ByDeadline: sc.byDeadline, Tasks: s.tasks, Width: s.width, Utilisation: s.utilisation, Accuracy: o.accuracy(),
 	}
-	for _, part := range parts() {
+	for _, part := range []float64{0.125, 0.25, 0.5, 0.75, 1} {
 		x.Size, x.Result = part*o.took, o.within(part*o.took)
 		if !sc.byDeadline {
 			n := int(part * float64(len(o.at)))
 			x.Size, x.Result = float64(n), o.last(n)
 		}
 		if x.Size > 0 {
-			if err := p.samples.Add(x); err != nil {
+			if err := past.Add(x); err != nil {
 				return err
 			}
 		}
@@ -311,14 +215,9 @@ func (o *outcome) last(n int) float64 {
 
 // promise is what a job of the scene promises for its input's stage.
 func (sc *scene) promise(s *spec) promise {
-	slack := s.slack
-	if sc.slack > 0 {
-		slack = sc.slack
-	}
-	switch {
+	switch slack := cmp.Or(sc.slack, s.slack); {
 	case sc.byDeadline:
-		// The deadline is for all stages, each with the slack. What later ones are expected to take,
-		// their ideal, is not left for the input's.
+		// The deadline is for all stages, each with the slack. What later ones are expected to take, their ideal, is not left.
 		left := s.ideal() * (1 + slack)
 		for _, later := range s.later(sc.stages) {
 			left += later.ideal() * slack
@@ -342,77 +241,82 @@ func (s *spec) later(n int) []spec {
 	return all
 }
 
-// play runs a job of the scene.
-func (sc *scene) play(s *spec, v variant, p *past) (outcome, error) {
-	return play(s, v, sc.promise(s), p, sc.caps)
-}
-
-// run runs the jobs by a variant, one after another: each may learn from those that have ended.
-func (sc *scene) run(jobs []spec, v variant, m *memory) (result, error) {
-	p, err := m.recall(v)
-	if err != nil {
-		return result{}, err
+// run runs the jobs by a variant, one after another: each may learn from those that have ended, and from samples of a history.
+func (sc *scene) run(ctx context.Context, jobs, history []spec, v variant) (r result, err error) {
+	past := speculation.NewSamples(speculation.AllFactors)
+	for i := range history {
+		if _, sample := speculation.Explore(v.xi, history[i].explore); sample {
+			if _, err := sc.input(&history[i], variant{xi: v.xi}, past); err != nil {
+				return r, err
+			}
+		}
 	}
-	var r result
+	r.byDeadline = sc.byDeadline
 	var n [bins]float64
-	var left, fresh mean
 	for i := range jobs {
-		s := &jobs[i]
-		policy, sample := speculation.Explore(v.xi, s.explore)
-		as := v
-		if sample {
-			as.policy = policy
+		if err := ctx.Err(); err != nil {
+			return r, err
 		}
-		o, err := sc.play(s, as, p)
+		value, err := sc.job(&jobs[i], v, past)
 		if err != nil {
-			return result{}, err
+			return r, err
 		}
-		if sample {
-			if err := p.add(s, *sc, policy, o); err != nil {
-				return result{}, err
-			}
-		}
-		value := o.done
-		if !sc.byDeadline {
-			after, err := sc.after(s, v)
-			if err != nil {
-				return result{}, err
-			}
-			value = (o.took + after) / s.ideal()
-		}
-		r.bins[s.bin] += value
-		n[s.bin]++
-		r.all += value / float64(len(jobs))
-		left.add(o.left.Value())
-		fresh.add(o.fresh.Value())
+		bin := jobs[i].bin
+		r.by[bin] += value
+		n[bin]++
+		r.by[everything] += value / float64(len(jobs))
 	}
-	for b := range r.bins {
-		r.bins[b] /= n[b] // without jobs it is unknown
+	for b := range n {
+		r.by[b] /= n[b] // without jobs it is unknown
 	}
-	r.left, r.fresh = left.value(), fresh.value()
 	return r, nil
 }
 
-// after is how long the stages after the input's take; all of their tasks are needed.
-func (sc *scene) after(s *spec, v variant) (took float64, err error) {
-	for _, later := range s.later(sc.stages) {
+// input runs the stage of a job that has its input, and makes a sample of it where its draw has one.
+func (sc *scene) input(s *spec, v variant, past *speculation.Samples) (outcome, error) {
+	policy, sample := speculation.Explore(v.xi, s.explore)
+	if sample {
+		v.policy = policy
+	}
+	o, err := play(s, v, sc.promise(s), past, sc.caps)
+	if err == nil && sample {
+		err = sc.add(past, s, policy, o)
+	}
+	return o, err
+}
+
+// job runs a job by a variant and returns what it achieved.
+func (sc *scene) job(s *spec, v variant, past *speculation.Samples) (value float64, err error) {
+	o, err := sc.input(s, v, past)
+	if err != nil || sc.byDeadline {
+		return o.done, err
+	}
+	after := 0.0
+	for _, later := range s.later(sc.stages) { // all of their tasks are needed
 		// Samples are of the bounds of inputs: the strawman decides on exact stages.
-		o, err := play(&later, v, promise{}, &past{}, sc.caps)
+		o, err := play(&later, v, promise{}, nil, sc.caps)
 		if err != nil {
 			return 0, err
 		}
-		took += o.took
+		after += o.took
 	}
-	return took, nil
+	return (o.took + after) / s.ideal(), nil
 }
 
-// mean is a mean of what is known.
-type mean struct{ sum, n float64 }
-
-func (m *mean) add(x float64, known bool) {
-	if known {
-		m.sum, m.n = m.sum+x, m.n+1
+// value is what a scene's jobs achieved in a bin; NaN where that was not run.
+func (t trial) value(scene, variant string, bin int) float64 {
+	if r, ok := t[key{scene, variant}]; ok {
+		return r.by[bin]
 	}
+	return math.NaN()
 }
 
-func (m *mean) value() float64 { return m.sum / max(1, m.n) }
+// gain is by how many percent one variant is better than another: by how much more is done to a deadline, or how much less time
+// it takes.
+func (t trial) gain(scene, mine, than string, bin int) float64 {
+	a, b := t.value(scene, mine, bin), t.value(scene, than, bin)
+	if t[key{scene, mine}].byDeadline {
+		return (a/b - 1) * 100
+	}
+	return (1 - a/b) * 100
+}

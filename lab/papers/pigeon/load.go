@@ -9,22 +9,16 @@ import (
 	"headroom/lab/traces"
 )
 
-// published is the paper's data on one of its traces (Table 4.1 and section 4.4), and of the cluster it runs on. Times in s.
+// published is the paper's data on one of its traces (Table 4.1 and section 4.4), and of the cluster it runs on. Times are in s.
 type published struct {
-	name string
-	// fanMean and fanMost are of the numbers of tasks. mean is the mean over the jobs of the mean times of their tasks, least and
-	// most are of the times of tasks.
-	fanMean, fanMost  float64
-	least, mean, most float64
-	// cutoff is the longest mean time of a short job.
-	cutoff float64
-	// workers is the size of the cluster, and scale by what it and the numbers of tasks are smaller here.
-	workers int
-	scale   float64
-	// load is what the jobs offer the cluster.
-	load float64
-	// pigeon and eagle are the parts of the workers that each reserves for short jobs.
-	pigeon, eagle float64
+	name              string
+	fanMean, fanMost  float64 // of the numbers of tasks
+	least, mean, most float64 // the times of tasks; mean is over the jobs of the mean times of their tasks
+	cutoff            float64 // the longest mean time of a short job
+	workers           int
+	scale             float64 // by what the workers and the numbers of tasks are smaller here
+	load              float64
+	pigeon, eagle     float64 // the parts of the workers that each reserves for short jobs
 
 	// The paper does not give these; they are as in the parts of the traces that are public, where there are any: fanLong is
 	// by what the mean number of tasks of a long job is above that of a short one, shortSpread and longSpread are the deviations
@@ -32,44 +26,23 @@ type published struct {
 	fanLong, shortSpread, longSpread float64
 }
 
-// The three traces of the paper. They are not public as a whole: jobs are generated with these moments. The paper names 3K workers
-// for Yahoo at about 95 % and 12K for Cloudera at about 93 %; of Google only the range of its figure, 3K to 80K, is known. No
-// part of Cloudera's trace is public.
-func yahoo() published {
-	return published{
-		name: "yahoo", fanMean: 39.91, fanMost: 5900, least: 1.54e-5, mean: 118.78, most: 21259.9, cutoff: 90.5811,
-		workers: 3000, scale: 1, load: 0.95, pigeon: 0.02, eagle: 0.02, fanLong: 9, shortSpread: 0.9, longSpread: 2,
+// allPublished are the three traces of the paper. The paper names 3K workers for Yahoo at about 95 % and 12K for Cloudera at about 93 %; of
+// Google only the range of its figure, 3K to 80K, is known. No part of Cloudera's trace is public.
+func allPublished() []published {
+	return []published{
+		{"yahoo", 39.91, 5900, 1.54e-5, 118.78, 21259.9, 90.5811, 3000, 1, 0.95, 0.02, 0.02, 9, 0.9, 2},
+		{"cloudera", 272.93, 51834, 3.89e-5, 162.19, 97941.8, 272.783, 12_000, 5, 0.93, 0.07, 0.09, 5, 1.5, 2},
+		{"google", 35.32, 49960, 1e-6, 661.74, 774922, 1129.532, 30_000, 10, 0.95, 0.09, 0.17, 2.4, 2, 2},
 	}
 }
 
-func cloudera() published {
-	return published{
-		name: "cloudera", fanMean: 272.93, fanMost: 51834, least: 3.89e-5, mean: 162.19, most: 97941.8, cutoff: 272.783,
-		workers: 12_000, scale: 5, load: 0.93, pigeon: 0.07, eagle: 0.09, fanLong: 5, shortSpread: 1.5, longSpread: 2,
-	}
-}
-
-func google() published {
-	return published{
-		name: "google", fanMean: 35.32, fanMost: 49960, least: 1e-6, mean: 661.74, most: 774922, cutoff: 1129.532,
-		workers: 30_000, scale: 10, load: 0.95, pigeon: 0.09, eagle: 0.17, fanLong: 2.4, shortSpread: 2, longSpread: 2,
-	}
-}
-
-func allPublished() []published { return []published{yahoo(), cloudera(), google()} }
-
-// size is the number of workers here.
 func (p published) size() int { return int(math.Round(float64(p.workers) / p.scale)) }
 
 const (
-	// longPart of the jobs are long: 10 % of the sample of section 4.5, "in line with the statistics of the original trace".
-	longPart = 0.1
-	// shortTime is what short jobs add to the mean of all jobs' mean times.
-	shortTime = 0.15
-	// timeSpread is the deviation of the logarithm of jobs' mean times within a class, and taskSpread that of the times of a
-	// job's tasks. In the public parts tasks of a job vary by 13 to 36 %.
-	timeSpread = 1.0
-	taskSpread = 0.35
+	longPart   = 0.1  // of the jobs are long, as in the sample of section 4.5, "in line with the statistics of the original trace"
+	shortTime  = 0.15 // is what short jobs add to the mean of all jobs' mean times
+	timeSpread = 1.0  // the deviation of the logarithm of jobs' mean times within a class
+	taskSpread = 0.35 // that of the times of a job's tasks: in the public parts they vary by 13 to 36 %
 )
 
 // laws are what a class of jobs is drawn from: numbers of tasks, and mean times.
@@ -123,8 +96,10 @@ func arrive(r *rand.Rand, jobs []traces.Job, busy, more float64) {
 	}
 }
 
-// equal draws jobs of one class as in section 4.3: all with the same number of tasks, times exponential, arrivals Poisson. A
-// task holds its worker while the messages of its start and end are under way.
+// held is how long messages hold a worker beside its task, s: the one that starts it, and the one that reports that it has ended.
+const held = 2 * hop
+
+// equal draws jobs of one class as in section 4.3: all with the same number of tasks, times exponential, arrivals Poisson.
 func equal(seed uint64, count, fanout int, mean, busy float64) []traces.Job {
 	r := rand.New(rand.NewPCG(seed, 0x85ebca6b))
 	jobs := make([]traces.Job, count)
@@ -139,29 +114,19 @@ func equal(seed uint64, count, fanout int, mean, busy float64) []traces.Job {
 	return jobs
 }
 
-// held is how long messages hold a worker beside its task, s: the one that starts it, and the one that reports that it has ended.
-const held = 2 * hop
+type lognormal struct{ mu, spread, least, most float64 }
 
-// bisect finds where a rising function is 0, from low to high.
-func bisect(low, high float64, f func(float64) float64) float64 {
+func truncated(mean, least, most, spread float64) lognormal {
 	const steps = 60 // halves a span of 40 to 1e-16
+	low, high := math.Log(mean)-20, math.Log(mean)+20
 	for range steps {
-		if mid := (low + high) / 2; f(mid) < 0 {
+		if mid := (low + high) / 2; (lognormal{mid, spread, least, most}).mean() < mean {
 			low = mid
 		} else {
 			high = mid
 		}
 	}
-	return (low + high) / 2
-}
-
-// lognormal is a log-normal law cut at both ends.
-type lognormal struct{ mu, spread, least, most float64 }
-
-// truncated has a mean between its ends.
-func truncated(mean, least, most, spread float64) lognormal {
-	law := func(mu float64) lognormal { return lognormal{mu, spread, least, most} }
-	return law(bisect(math.Log(mean)-20, math.Log(mean)+20, func(mu float64) float64 { return law(mu).mean() - mean }))
+	return lognormal{(low + high) / 2, spread, least, most}
 }
 
 func (l lognormal) mean() float64 {

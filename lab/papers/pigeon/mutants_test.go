@@ -12,7 +12,6 @@ import (
 	"headroom/internal/testkit"
 	policies "headroom/jobs/dispatch/pigeon"
 	"headroom/lab/papers"
-	"headroom/lab/papers/pigeon/theory"
 	"headroom/lab/report"
 	"headroom/lab/report/reporttest"
 	"headroom/lab/traces"
@@ -30,7 +29,7 @@ func TestMutants(t *testing.T) {
 	for _, x := range mutations() {
 		all = append(all, reporttest.Mutant{Name: x.name, Expected: x.expected, Targets: func(ctx context.Context) ([]report.Target, error) { return x.mutate(ctx, honest) }})
 	}
-	reporttest.Mutants(t, testkit.Need(honest.targets())(t), all)
+	reporttest.Mutants(t, honest.targets(), all)
 }
 
 // mutation is one mistake.
@@ -74,7 +73,7 @@ func byPercentile(id string) (ids []string) {
 // cellIDs are those of Fig. 4.11 for a policy and class, at the loads with numbers.
 func cellIDs(policy, class string) (ids []string) {
 	for _, load := range []int{50, 70, 90} {
-		ids = append(ids, byPercentile("G6/"+ec2("pigeon-google", load, ec2Workers).name+"-"+policy+"-"+class)...)
+		ids = append(ids, byPercentile("G6/"+googleName(load)+"-"+policy+"-"+class)...)
 	}
 	return ids
 }
@@ -103,7 +102,7 @@ func named(name string, change func(s *scene, r *run)) func(*scene) {
 func as(other string) func(*scene, *run) {
 	return func(s *scene, r *run) {
 		if i := slices.IndexFunc(s.runs, func(x run) bool { return x.name == other }); i >= 0 {
-			r.setup = s.runs[i].setup
+			r.Setup = s.runs[i].Setup
 		}
 	}
 }
@@ -139,11 +138,11 @@ func mutations() []mutation {
 		{
 			name: "the closed forms are of a load a thousandth higher", expected: []string{"G2/task", "G2/wait", "G2/same", "G2/sparrow", "G2/varied"},
 			forms: func(x *forms) {
-				x.predict = func(c theory.Cluster) (theory.Prediction, error) {
-					c.Load *= more
-					return theory.Predict(c)
+				x.predict = func(c cluster) prediction {
+					c.load *= more
+					return predict(c)
 				}
-				x.sparrow = func(load float64, fanout int) (float64, error) { return theory.Sparrow(load*more, fanout) }
+				x.sparrow = func(load float64, fanout int) float64 { return probed(load*more, fanout) }
 			},
 		},
 		{
@@ -211,7 +210,7 @@ func (x *mutation) mutate(ctx context.Context, honest *figures) ([]report.Target
 		e := honestExamples()
 		x.examples(&e)
 		var err error
-		if f.exact, err = e.work(ctx); err != nil {
+		if f.exact, err = e.targets(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -220,7 +219,7 @@ func (x *mutation) mutate(ctx context.Context, honest *figures) ([]report.Target
 			return nil, err
 		}
 	}
-	return f.targets()
+	return f.targets(), nil
 }
 
 // again runs the scenes that a mistake touches.

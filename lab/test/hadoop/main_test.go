@@ -93,6 +93,9 @@ func startLab() (l *lab, err error) {
 	l.plugin, l.apps = filepath.Join(l.bin, "headroom-hadoop.jar"), filepath.Join(l.bin, "headroom-apps.jar")
 	ctx, cancel := context.WithTimeout(context.Background(), fetchMost)
 	defer cancel()
+	if err := j.Prepare(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err) // it takes longer without
+	}
 	if err := l.start(ctx, root, j); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -101,9 +104,6 @@ func startLab() (l *lab, err error) {
 
 // start builds what the lab runs as `make build` and `make hooks` do, and starts it.
 func (l *lab) start(ctx context.Context, root string, j hadoop.Jars) (err error) {
-	if err := j.Prepare(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, err) // it takes longer without
-	}
 	if err := errors.Join(cluster.BuildHooks(ctx, root, l.bin), cluster.BuildPrograms(ctx, l.bin)); err != nil {
 		return err
 	}

@@ -262,10 +262,7 @@ func TestSparkOnYARN(t *testing.T) {
 	if _, ended := drivers.now(); !ended.Killed {
 		t.Errorf("%+v", ended)
 	}
-	<-client.Done()
-	if !client.State().Success() {
-		t.Error(client.Ended())
-	}
+	testkit.Check(t, client.Wait(t.Context()))
 }
 
 // say shows the ends of the logs.

@@ -117,7 +117,7 @@ func sabotages() []sabotage {
 			"scheduler", "TestUncommittedRatioIsNotInForce",
 		},
 		{
-			"inputs-listed-anew", "P12", "scheduler/folders.go", "		if missing == nil {\n", "		if missing == nil && !BROKEN {\n",
+			"inputs-listed-anew", "P12", "scheduler/folders.go", "; missing == nil {\n			r.inputs = known\n", "; missing == nil && !BROKEN {\n			r.inputs = known\n",
 			"scheduler", "TestRepeatedSubmissionKeepsItsInputs",
 		},
 		{

@@ -56,7 +56,7 @@ func TestPythonAndFrames(t *testing.T) {
 	}
 	script := testkit.Need(filepath.Abs(filepath.Join("testdata", "frames.py")))(t)
 	r, err := l.Run(ctx, spark.Job{
-		Name: "frames", Application: script, Args: []string{dir, "10"}, Theta: 0.3, Seed: seed,
+		Name: "frames", Application: script, Args: []string{dir, "10"}, Drop: spark.Drop{Theta: 0.3, Seed: seed},
 		// A partition per file: Spark would put small ones together.
 		Conf: map[string]string{"spark.sql.files.openCostInBytes": "134217728", "spark.sql.files.maxPartitionBytes": "134217728"},
 	})

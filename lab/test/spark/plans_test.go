@@ -73,7 +73,7 @@ func plans(t *testing.T, c *spark.Cluster) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	r, err := c.Run(ctx, spark.Job{
-		Name: "plans", Application: testkit.Need(filepath.Abs(filepath.Join("testdata", "plans.py")))(t), Args: []string{t.TempDir()}, Theta: 0.25, Seed: 1,
+		Name: "plans", Application: testkit.Need(filepath.Abs(filepath.Join("testdata", "plans.py")))(t), Args: []string{t.TempDir()}, Drop: spark.Drop{Theta: 0.25, Seed: 1},
 		Master: "local[2]", Conf: map[string]string{"spark.sql.shuffle.partitions": "2"},
 	})
 	if err != nil {

@@ -179,7 +179,7 @@ func TestLockedRegister(t *testing.T) {
 	}
 	_, err = l.SetPower(rapl.LongTerm, 30*units.Watt)
 	var locked *rapl.LockedError
-	if !errors.As(err, &locked) || locked.Hint == "" {
+	if !errors.As(err, &locked) || locked.How == "" {
 		t.Errorf("locked: %v", err)
 	}
 	if after, err := l.Power(rapl.LongTerm); err != nil || after != before || l.Lock() != rapl.Locked {
